@@ -1,0 +1,13 @@
+"""The float32 CPU backend: compiled kernels over the NumPy reference."""
+
+import os
+
+# libgomp reads this once, when it is loaded: with its default of spinning for milliseconds, a busy
+# neighbour on one core slows every parallel loop by an order of magnitude. A user's own setting wins.
+_unset = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}.isdisjoint(os.environ)
+if _unset:
+    os.environ["GOMP_SPINCOUNT"] = "1000"
+from minidl_kernels.cpu import threads  # noqa: E402
+
+if _unset:
+    del os.environ["GOMP_SPINCOUNT"]  # programs started from here keep their own default

@@ -1,0 +1,125 @@
+"""The one thread pool: how many threads run, and how a range is cut into pieces for them.
+
+Pieces depend on the range and the grain only, never on the number of threads, so a kernel that
+keeps one partial result per piece gives the same bits on any number of threads.
+"""
+
+import os
+import sys
+
+cdef extern from "pool.h":
+    int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads) nogil
+    void pool_pause()
+    int pool_has_openmp()
+
+cdef int _threads = 1
+
+
+cdef int run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain) except -1:
+    """Call task(ctx, begin, end) for every piece of `grain` items of [0, n).
+
+    One piece runs on the caller without releasing the GIL; more go to the pool.
+    """
+    cdef int interrupted
+    if n <= grain:
+        if n > 0:
+            task(ctx, 0, n)
+        return 0
+    with nogil:
+        interrupted = pool_run(task, ctx, n, grain, _threads)
+    if interrupted:
+        return -1
+    return 0
+
+
+def get_num_threads():
+    """The number of threads a kernel may use.
+
+    >>> get_num_threads() >= 1
+    True
+    """
+    return _threads
+
+
+def set_num_threads(n):
+    """Use `n` threads from now on; results do not depend on it."""
+    global _threads
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"set_num_threads: expected an int, got {type(n).__name__}")
+    if not 1 <= n <= 4096:
+        raise ValueError(f"set_num_threads: expected 1 to 4096 threads, got {n}")
+    _threads = n
+
+
+def openmp_version():
+    """The value of _OPENMP the pool was built with, 0 when built without OpenMP."""
+    return pool_has_openmp()
+
+
+def default_num_threads():
+    """MINIDL_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use."""
+    for name in ("MINIDL_NUM_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if text.isdigit() and int(text) >= 1:
+            return min(int(text), 4096)
+    return max(1, min(_physical_cores(), _cgroup_cores()))
+
+
+def _physical_cores():
+    """Cores in this process's affinity mask, hyper-threads of one core counted once."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    cpus = os.sched_getaffinity(0)
+    cores = set()
+    for cpu in cpus:
+        try:
+            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as f:
+                cores.add(f.read())
+        except OSError:
+            return len(cpus)
+    return len(cores)
+
+
+def _cgroup_cores():
+    """The CPU quota of the control group (containers), rounded up; no limit when none is set."""
+    unlimited = sys.maxsize
+    try:
+        with open("/proc/self/cgroup") as f:
+            groups = [line.strip().split(":", 2)[2] for line in f if line.startswith("0::")]
+    except (OSError, IndexError):
+        return unlimited
+    limit = unlimited
+    for folder in {"/sys/fs/cgroup", *("/sys/fs/cgroup" + g.rstrip("/") for g in groups)}:
+        try:
+            with open(folder + "/cpu.max") as f:
+                quota, period = f.read().split()
+            limit = min(limit, max(1, -(-int(quota) // int(period))))
+        except (OSError, ValueError):
+            pass
+    try:
+        with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") as f:
+            quota = int(f.read())
+        with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as f:
+            period = int(f.read())
+        if quota > 0:
+            limit = min(limit, max(1, -(-quota // period)))
+    except (OSError, ValueError):
+        pass
+    return limit
+
+
+def _give_pool_back():
+    pool_pause()
+
+
+def _one_thread():
+    global _threads
+    _threads = 1
+
+
+if pool_has_openmp():
+    _threads = default_num_threads()
+    if hasattr(os, "register_at_fork"):
+        # A child that enters libgomp after its parent used it hangs: hand the pool back first.
+        # Worker processes compute on one thread, as PyTorch's do, unless told otherwise.
+        os.register_at_fork(before=_give_pool_back, after_in_child=_one_thread)

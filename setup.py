@@ -1,0 +1,131 @@
+"""Build the compiled core: one extension per .pyx, one object per instruction set for simd/*.c.
+
+A family `cpu/<family>.pyx` with a `cpu/simd/<family>.c` beside it links that C file compiled once per
+instruction set; the fastest table the CPU can run is picked at import (simd/isa.h).
+Set MINIDL_NATIVE=1 to add -march=native to the rest of a build that never leaves this machine.
+"""
+
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+HERE = Path(__file__).parent
+CPU = Path("minidl_kernels/cpu")
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+DIRECTIVES = {
+    "language_level": "3",
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": True,
+    "freethreading_compatible": False,
+}
+
+# What each compiler family wants; -ffast-math is never among it: NaN and inf must propagate.
+FLAGS = {
+    "unix": ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
+             "-fvisibility=hidden", "-Wno-unused-function", "-Wno-unknown-pragmas"],
+    "msvc": ["/O2", "/std:c11", "/openmp:experimental"],
+}
+ISAS = {
+    "unix": {
+        "baseline": [],
+        "avx2": ["-mavx2", "-mfma", "-mf16c"],
+        "avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma",
+                   "-mprefer-vector-width=512"],
+    },
+    "msvc": {"baseline": [], "avx2": ["/arch:AVX2"], "avx512": ["/arch:AVX512"]},
+}
+# (compile, link) flags to try for OpenMP, in order; libomp is where Homebrew puts it on macOS.
+OPENMP = {
+    "unix": [(["-fopenmp"], ["-fopenmp"])] + [
+        (["-Xpreprocessor", "-fopenmp", f"-I{root}/include"],
+         [f"-L{root}/lib", "-lomp", f"-Wl,-rpath,{root}/lib"])
+        for root in ("/opt/homebrew/opt/libomp", "/usr/local/opt/libomp", sys.prefix)
+    ],
+    "msvc": [(["/openmp"], [])],
+}
+PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+
+
+class BuildExt(build_ext):
+    """build_ext that probes OpenMP once and compiles simd sources once per instruction set."""
+
+    def build_extensions(self):
+        self.kind = "msvc" if self.compiler.compiler_type == "msvc" else "unix"
+        compile_args, link_args = self.probe_openmp()
+        if os.environ.get("MINIDL_NATIVE") == "1" and self.kind == "unix":
+            compile_args = [*compile_args, "-march=native"]
+        for ext in self.extensions:
+            ext.extra_compile_args = FLAGS[self.kind] + compile_args
+            ext.extra_link_args = list(link_args)
+        super().build_extensions()
+
+    def probe_openmp(self):
+        """The first OpenMP flags that compile and link, or none with a notice."""
+        with tempfile.TemporaryDirectory() as tmp:
+            source = Path(tmp, "probe.c")
+            source.write_text(PROBE)
+            for compile_args, link_args in OPENMP[self.kind]:
+                try:
+                    objects = self.compiler.compile([str(source)], output_dir=tmp,
+                                                    extra_postargs=compile_args)
+                    self.compiler.link_executable(objects, str(Path(tmp, "probe")),
+                                                  extra_postargs=link_args)
+                except Exception:  # noqa: BLE001  each compiler has its own error class
+                    continue
+                return compile_args, link_args
+        print("minidl: no OpenMP found, building single-threaded "
+              "(see docs/install.md: libomp on macOS, gcc's libgomp on Linux)", file=sys.stderr)
+        return [], []
+
+    def build_extension(self, ext):
+        source = CPU / "simd" / (ext.name.rpartition(".")[2] + ".c")
+        if ext.name.startswith("minidl_kernels.cpu.") and source.exists():
+            ext.depends = [*ext.depends, str(source)]
+            ext.extra_objects = [
+                self.compile_simd(source, isa, flags)
+                for isa, flags in ISAS[self.kind].items()
+                if X86 or isa == "baseline"
+            ]
+        super().build_extension(ext)
+
+    def compile_simd(self, source, isa, flags):
+        """One object of `source` for one instruction set; returns its path."""
+        macros = [("ISA_SUFFIX", f"_{isa}")] + ([] if X86 else [("MINIDL_ONE_ISA", "1")])
+        return self.compiler.compile(
+            [str(source)],
+            output_dir=str(Path(self.build_temp, isa)),
+            macros=macros,
+            extra_postargs=FLAGS[self.kind] + flags,
+            depends=[str(p) for p in HEADERS],
+        )[0]
+
+
+HEADERS = sorted(HERE.glob("minidl_kernels/**/*.h"))
+extensions = [
+    Extension(
+        ".".join(path.with_suffix("").parts),
+        [str(path)],
+        include_dirs=[numpy.get_include(), str(CPU), str(CPU / "simd"), "minidl_kernels"],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+                       ("CYTHON_PEP489_MULTI_PHASE_INIT", "1")]
+        + ([] if X86 else [("MINIDL_ONE_ISA", "1")]),
+        depends=[str(p.relative_to(HERE)) for p in HEADERS],
+    )
+    for path in map(lambda p: p.relative_to(HERE),
+                    sorted([*HERE.glob("minidl/*.pyx"), *HERE.glob("minidl_kernels/cpu/*.pyx")]))
+]
+
+setup(
+    ext_modules=cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython"),
+    cmdclass={"build_ext": BuildExt},
+)
