@@ -11,3 +11,5 @@ from minidl_kernels.cpu import threads  # noqa: E402
 
 if _unset:
     del os.environ["GOMP_SPINCOUNT"]  # programs started from here keep their own default
+
+from minidl_kernels.reference import *  # noqa: E402, F403

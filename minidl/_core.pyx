@@ -1,0 +1,975 @@
+"""The tape: Tensor, Node, Op and backward(). All of autograd in one room.
+
+An op is a function of raw arrays that returns its result and a closure for the gradient. Calling
+it unwraps tensors, runs it on the backend of its arguments, wraps the result and, only when an
+input needs a gradient, records Node(parents, vjp). Nodes never point at the tensors made from
+them, closures hold raw arrays only: a graph has no reference cycles.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_REFCNT
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+
+from minidl_kernels.cpu.memory cimport Block
+
+import weakref
+
+import numpy as np
+
+from minidl import dtypes, errors
+from minidl._methods import TensorMethods
+from minidl_kernels import EXACT, HOST
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    static __declspec(thread) int minidl_no_grad = 0;
+    #else
+    static _Thread_local int minidl_no_grad = 0;
+    #endif
+    """
+    int minidl_no_grad
+
+cdef extern from "Python.h":
+    object PyMethod_New(object function, object instance)
+
+cdef Py_ssize_t _epoch = 0          # counts in-place writes, see Node.check_saved
+cdef Py_ssize_t _run = 0            # counts backward passes, marks the nodes each has seen
+cdef bint _detect_nonfinite = False
+cdef object _foreign = {}           # in-place writes to memory that is not a Block: id -> (epoch, op)
+
+
+# ---------------------------------------------------------------------------------------- Tensor
+
+cdef class Node
+
+
+cdef class TensorBase:
+    pass
+
+
+cdef class Tensor(TensorBase, TensorMethods):
+    """An array that remembers how it was made.
+
+    Create one with md.tensor, md.zeros, md.randn and their like; wrap an array without copying by
+    md.from_numpy.
+    """
+    cdef public object array            # the raw array: numpy.ndarray, or a device's own
+    cdef readonly Node node             # how it was computed; None for leaves
+    cdef public Tensor _grad
+    cdef bint _requires_grad
+    cdef bint is_view                   # may share memory with another tensor of the graph
+    cdef Py_ssize_t epoch               # for views: the in-place epoch they were made in
+    cdef list hooks                     # of a leaf; those of other tensors live on the node
+    cdef object __weakref__
+
+    def __init__(self, data, bint requires_grad=False):
+        if isinstance(data, Tensor):
+            data = (<Tensor>data).array
+        elif not isinstance(data, np.ndarray) and not hasattr(data, "backend"):
+            raise TypeError("Tensor wraps an existing array; use md.tensor(...) to make one from "
+                            f"{type(data).__name__}")
+        if cnp.PyArray_Check(data):
+            dtypes.from_numpy_dtype(data.dtype)
+        self.array = data
+        if requires_grad:
+            self.requires_grad = True
+
+    @property
+    def requires_grad(self):
+        """Whether backward() computes a gradient for this tensor."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, bint value):
+        if value and not self.dtype.is_floating_point:
+            raise errors.DTypeError("requires_grad: only floating-point tensors can require "
+                                    f"gradients, this one is {self.dtype.name}")
+        if not value and self.node is not None:
+            raise errors.GradientError("requires_grad: only leaf tensors can be switched off; "
+                                       "use .detach() for the result of an operation")
+        self._requires_grad = value
+
+    @property
+    def is_leaf(self):
+        return self.node is None
+
+    @property
+    def grad_fn(self):
+        """The node of the graph that computed this tensor, None for leaves."""
+        return self.node
+
+    @property
+    def grad(self):
+        """The gradient summed by backward(), a tensor or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad: expected a tensor or None, got {type(value).__name__}")
+            if (<Tensor>value).array.shape != self.array.shape:
+                raise errors.ShapeError(f"grad: expected shape {self.array.shape}, got "
+                                        f"{(<Tensor>value).array.shape}")
+        self._grad = value
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    @property
+    def ndim(self):
+        return self.array.ndim
+
+    @property
+    def dtype(self):
+        return dtypes.from_numpy_dtype(self.array.dtype)
+
+    def detach(self):
+        """The same memory without its history."""
+        return wrap(self.array)
+
+    def requires_grad_(self, bint requires_grad=True):
+        """Set requires_grad and return the tensor."""
+        self.requires_grad = requires_grad
+        return self
+
+    def backward(self, gradient=None, retain_graph=False, create_graph=False, inputs=None):
+        """Add d(self)/d(leaf) to .grad of every leaf that requires a gradient.
+
+        >>> import minidl as md
+        >>> x = md.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
+        if create_graph:
+            raise errors.UnsupportedError("backward: create_graph=True (gradients of gradients) is "
+                                          "not supported")
+        run_backward([self], [gradient], retain_graph, inputs, True)
+
+    def register_hook(self, hook):
+        """Call hook(grad) when this tensor's gradient is known; what it returns replaces it.
+
+        Returns a handle whose remove() takes the hook away.
+        """
+        if not self._requires_grad:
+            raise errors.GradientError("register_hook: this tensor does not require a gradient")
+        cdef list hooks
+        if self.node is not None:
+            if self.node.hooks is None:
+                self.node.hooks = []
+            hooks = self.node.hooks
+        else:
+            if self.hooks is None:
+                self.hooks = []
+            hooks = self.hooks
+        hooks.append(hook)
+        return HookHandle(hooks, hook)
+
+    def retain_grad(self):
+        """Keep .grad of a tensor that is not a leaf."""
+        if not self._requires_grad:
+            raise errors.GradientError("retain_grad: this tensor does not require a gradient")
+        if self.node is not None:
+            if self.node.retained is None:
+                self.node.retained = []
+            self.node.retained.append(weakref.ref(self))
+
+    def __len__(self):
+        if self.array.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.array.shape[0]
+
+    def __hash__(self):
+        return <Py_ssize_t><PyObject*>self >> 4
+
+    def __add__(self, other):
+        return apply2(_binary[0], self, other)
+
+    def __radd__(self, other):
+        return apply2(_binary[0], other, self)
+
+    def __sub__(self, other):
+        return apply2(_binary[1], self, other)
+
+    def __rsub__(self, other):
+        return apply2(_binary[1], other, self)
+
+    def __mul__(self, other):
+        return apply2(_binary[2], self, other)
+
+    def __rmul__(self, other):
+        return apply2(_binary[2], other, self)
+
+    def __truediv__(self, other):
+        return apply2(_binary[3], self, other)
+
+    def __rtruediv__(self, other):
+        return apply2(_binary[3], other, self)
+
+    def __matmul__(self, other):
+        return apply2(_binary[4], self, other)
+
+    def __rmatmul__(self, other):
+        return apply2(_binary[4], other, self)
+
+
+cdef list _binary = [None] * 5
+
+
+def set_operators(add, sub, mul, div, matmul):
+    """Tell the compiled operators which ops they are; called once by minidl.ops."""
+    _binary[:] = [add, sub, mul, div, matmul]
+
+
+class HookHandle:
+    """Returned by register_hook: remove() takes the hook away."""
+
+    def __init__(self, hooks, hook):
+        self._hooks = hooks
+        self._hook = hook
+
+    def remove(self):
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+
+cdef inline Tensor wrap(object array):
+    """A tensor over a raw array (NumPy scalars become 0-d arrays), with no history."""
+    cdef Tensor t = Tensor.__new__(Tensor)
+    if not cnp.PyArray_Check(array) and isinstance(array, (np.generic, int, float)):
+        array = np.asarray(array)
+    t.array = array
+    return t
+
+
+# ------------------------------------------------------------------------------------------ Node
+
+cdef class Node:
+    """One recorded operation: where its inputs came from and how its gradient is computed."""
+    cdef readonly str name
+    cdef tuple parents                  # per argument: Node, leaf Tensor, or None
+    cdef tuple need                     # per argument: does it need a gradient?
+    cdef object vjp                     # gradient of the output -> gradients of the arguments
+    cdef Py_ssize_t epoch               # the in-place epoch it was recorded in
+    cdef int outputs                    # 0: one output; n: vjp takes a tuple of n gradients
+    cdef int slot                       # of an output of such a node: which one; else -1
+    cdef list hooks
+    cdef list retained                  # weak references to tensors that want .grad
+    # The state of one backward pass:
+    cdef object grad
+    cdef bint owned                     # may grad be added to in place?
+    cdef Py_ssize_t pending             # consumers that have not delivered yet
+    cdef Py_ssize_t run
+
+    def __dealloc__(self):
+        # Chains of nodes are hundreds of thousands long: unlink them in a loop, not by recursion.
+        global _draining
+        _dying.append(self.parents)
+        self.parents = None
+        if not _draining:
+            _draining = True
+            while _dying:
+                _dying.pop()
+            _draining = False
+
+    def __repr__(self):
+        return f"<{self.name} backward>"
+
+    cdef int check_saved(self) except -1:
+        """Refuse to compute with saved arrays that an in-place op has overwritten since."""
+        cdef tuple cells = getattr(self.vjp, "__closure__", None) or ()
+        names = self.vjp.__code__.co_freevars if cells else ()
+        for name, cell in zip(names, cells):
+            saved = cell.cell_contents
+            for array in saved if isinstance(saved, (tuple, list)) else (saved,):
+                if isinstance(array, np.ndarray):
+                    epoch, writer = last_write(array)
+                    if epoch > self.epoch:
+                        raise errors.GradientError(
+                            f"backward: '{name}' (shape {array.shape}), which {self.name} saved "
+                            f"for its gradient, has been overwritten by the in-place {writer}; use "
+                            f"the out-of-place form, or {writer} on a .clone()")
+        return 0
+
+
+cdef list _dying = []
+cdef bint _draining = False
+
+
+cdef object root_of(object array):
+    """The object that owns an array's memory: a Block, or the outermost foreign array."""
+    cdef object base = array
+    while cnp.PyArray_Check(base) and (<cnp.ndarray>base).base != NULL:
+        base = <object>(<cnp.ndarray>base).base
+    return base
+
+
+cdef tuple last_write(object array):
+    """(epoch, op name) of the last in-place write to an array's memory."""
+    root = root_of(array)
+    if isinstance(root, Block):
+        return (<Block>root).epoch, (<Block>root).writer
+    return _foreign.get(id(root), (0, None))
+
+
+cdef int mark_written(object array, str name) except -1:
+    global _epoch
+    _epoch += 1
+    root = root_of(array)
+    if isinstance(root, Block):
+        (<Block>root).epoch = _epoch
+        (<Block>root).writer = name
+        return 0
+    key = id(root)
+    if key not in _foreign:
+        try:
+            weakref.finalize(root, _foreign.pop, key, None)
+        except TypeError:
+            return 0                    # memory of an object that takes no weak references
+    _foreign[key] = (_epoch, name)
+    return 0
+
+
+# -------------------------------------------------------------------------------------------- Op
+
+cdef class Op:
+    """A differentiable function of tensors made from a function of raw arrays. See `op`."""
+    cdef readonly object fn
+    cdef readonly str __name__
+    cdef readonly object __doc__
+    cdef readonly tuple params
+    cdef readonly tuple defaults
+    cdef bint view
+
+    def __call__(self, *args, **kwargs):
+        if kwargs:
+            args = self.bind(args, kwargs)
+        return apply(self, args)
+
+    def __get__(self, instance, owner):
+        if instance is None:
+            return self
+        return PyMethod_New(self, instance)
+
+    def __repr__(self):
+        return f"<minidl op {self.__name__}({', '.join(self.params)})>"
+
+    @property
+    def __wrapped__(self):
+        return self.fn
+
+    cdef tuple bind(self, tuple args, dict kwargs):
+        """args and kwargs as one tuple of positional arguments, defaults filled in."""
+        cdef Py_ssize_t n = len(args), total = len(self.params), required, i
+        required = total - len(self.defaults)
+        cdef list values = list(args)
+        cdef Py_ssize_t used = 0
+        if n > total:
+            raise TypeError(f"{self.__name__}() takes at most {total} arguments, got {n}")
+        for i in range(n, total):
+            name = self.params[i]
+            if name in kwargs:
+                values.append(kwargs[name])
+                used += 1
+            elif i >= required:
+                values.append(self.defaults[i - required])
+            else:
+                raise TypeError(f"{self.__name__}() misses its argument '{name}'")
+        if used != len(kwargs):
+            for name in kwargs:
+                if name in self.params[:n]:
+                    raise TypeError(f"{self.__name__}() got two values for '{name}'")
+                if name not in self.params:
+                    raise TypeError(f"{self.__name__}() has no argument '{name}'; it takes "
+                                    + ", ".join(self.params))
+        return tuple(values)
+
+
+def op(fn=None, *, method=True, view=False):
+    """Turn `fn(be, *arrays)`, which returns (result, vjp), into an op on tensors.
+
+    The op is attached to Tensor under the function's name unless method=False. `view=True` says
+    that the result may share memory with an argument. vjp(g, need) returns one gradient (or None)
+    per positional argument; need[i] is False where nobody will look at it. A function that returns
+    a tuple of arrays as its result gets a tuple of gradients in vjp.
+    """
+    if fn is None:
+        return lambda f: op(f, method=method, view=view)
+    cdef Op self = Op.__new__(Op)
+    code = fn.__code__
+    self.fn = fn
+    self.__name__ = fn.__name__
+    self.__doc__ = fn.__doc__
+    self.params = code.co_varnames[1:code.co_argcount]
+    self.defaults = fn.__defaults__ or ()
+    self.view = view
+    if method:
+        setattr(TensorMethods, fn.__name__, self)
+    return self
+
+
+cdef inline object apply2(object op, object a, object b):
+    """op(a, b) for the binary operators; lets Python try the other operand's class."""
+    if not isinstance(a, Tensor) and not isinstance(a, (int, float, np.ndarray, np.generic)):
+        return NotImplemented
+    if not isinstance(b, Tensor) and not isinstance(b, (int, float, np.ndarray, np.generic)):
+        return NotImplemented
+    return apply(<Op>op, (a, b))
+
+
+cdef object mixed_devices(Op op, tuple args):
+    names = [str(a.device) for a in args if isinstance(a, Tensor)]
+    return errors.DeviceError(f"{op.__name__}: the tensors are on different devices "
+                              f"({', '.join(names)}); move them to one with .to(device)")
+
+
+cdef object apply(Op op, tuple args):
+    """Unwrap, run on the arguments' backend, wrap, record."""
+    cdef Py_ssize_t i, n = len(args)
+    cdef bint record = False, fast = False, exact = False
+    cdef Tensor t
+    cdef int kind
+    cdef tuple raw = PyTuple_New(n + 1)
+    cdef object be = None, a
+    for i in range(n):
+        a = args[i]
+        if isinstance(a, Tensor):
+            t = <Tensor>a
+            record |= t._requires_grad
+            a = t.array
+            if cnp.PyArray_Check(a):
+                kind = cnp.PyArray_TYPE(<cnp.ndarray>a)
+                if kind == cnp.NPY_FLOAT32:
+                    fast = True
+                elif kind == cnp.NPY_FLOAT64:
+                    exact = True
+                elif kind >= cnp.NPY_FLOAT16:
+                    if not op.view:
+                        raise errors.DTypeError(
+                            f"{op.__name__}: {t.dtype.name} is a storage dtype; convert the tensor "
+                            "with .float() first")
+            elif be is None or be is a.backend:
+                be = a.backend
+            else:
+                raise mixed_devices(op, args)
+        Py_INCREF(a)
+        PyTuple_SET_ITEM(raw, i + 1, a)
+    if be is None:
+        be = HOST if fast and not exact else EXACT
+    elif fast or exact:
+        raise mixed_devices(op, args)
+    Py_INCREF(be)
+    PyTuple_SET_ITEM(raw, 0, be)
+    out, vjp = op.fn(*raw)
+    if _detect_nonfinite:
+        check_finite(op, raw, out)
+    if record and vjp is not None and not minidl_no_grad:
+        return record_node(op, args, out, vjp)
+    if type(out) is tuple:
+        return tuple([wrap_view(op, o) for o in <tuple>out])
+    return wrap_view(op, out)
+
+
+cdef inline Tensor wrap_view(Op op, object array):
+    cdef Tensor t = wrap(array)
+    if op.view:
+        t.is_view = True
+        t.epoch = _epoch
+    return t
+
+
+cdef object record_node(Op op, tuple args, object out, object vjp):
+    """The wrapped outputs of an op, with a node of the graph behind them."""
+    cdef Py_ssize_t i, n = len(args)
+    cdef Node node = Node.__new__(Node)
+    cdef tuple parents = PyTuple_New(n), need = PyTuple_New(n)
+    cdef Tensor t
+    cdef object parent, wanted
+    for i in range(n):
+        parent = None
+        wanted = False
+        if isinstance(args[i], Tensor):
+            t = <Tensor>args[i]
+            if t._requires_grad:
+                if t.is_view and t.epoch != _epoch and t.node is not None:
+                    check_view(op, t)
+                parent = t if t.node is None else t.node
+                wanted = True
+        Py_INCREF(parent)
+        PyTuple_SET_ITEM(parents, i, parent)
+        Py_INCREF(wanted)
+        PyTuple_SET_ITEM(need, i, wanted)
+    node.name = op.__name__
+    node.parents = parents
+    node.need = need
+    node.vjp = vjp
+    node.epoch = _epoch
+    node.slot = -1
+    if type(out) is not tuple:
+        return attach(wrap_view(op, out), node)
+    node.outputs = <int>len(<tuple>out)
+    return tuple([attach_slot(wrap_view(op, (<tuple>out)[i]), node, <int>i)
+                  for i in range(node.outputs)])
+
+
+cdef inline Tensor attach(Tensor t, Node node):
+    """Make `node` the origin of a tensor; integer results stay outside the graph."""
+    if not cnp.PyArray_Check(t.array) or cnp.PyArray_ISFLOAT(<cnp.ndarray>t.array):
+        t.node = node
+        t._requires_grad = True
+    return t
+
+
+cdef Tensor attach_slot(Tensor t, Node node, int slot):
+    cdef Node output = Node.__new__(Node)
+    output.name = node.name
+    output.parents = (node,)
+    output.epoch = node.epoch
+    output.slot = slot
+    return attach(t, output)
+
+
+cdef int check_view(Op op, Tensor t) except -1:
+    epoch, writer = last_write(t.array)
+    if epoch > t.epoch:
+        raise errors.GradientError(
+            f"{op.__name__}: a view of shape {t.array.shape} is out of date: the tensor it views "
+            f"was changed by the in-place {writer} after the view was made; make the view again")
+    return 0
+
+
+cdef int check_finite(Op op, tuple raw, object out) except -1:
+    for array in out if type(out) is tuple else (out,):
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f" \
+                and not np.isfinite(array).all():
+            bad = [f"argument {i} already had some" for i, a in enumerate(raw[1:])
+                   if isinstance(a, np.ndarray) and a.dtype.kind == "f"
+                   and not np.isfinite(a).all()]
+            raise errors.NonFiniteError(
+                f"{op.__name__} produced NaN or inf in a result of shape {array.shape}; "
+                + ("; ".join(bad) if bad else "all its inputs were finite"))
+    return 0
+
+
+def detect_nonfinite_enabled(value=None):
+    """Read or set whether every op checks its results for NaN and inf."""
+    global _detect_nonfinite
+    before = _detect_nonfinite
+    if value is not None:
+        _detect_nonfinite = value
+    return before
+
+
+# -------------------------------------------------------------------------------- in-place writes
+
+def inplace(Op op, Tensor self, *args):
+    """self.op_(...): compute op(self, ...) and write the result over self, in memory and graph.
+
+    The op sees a copy of the old values when it records, so its gradient stays right.
+    """
+    name = op.__name__ + "_"
+    cdef bint record = self._requires_grad
+    cdef Tensor before = self, out
+    for a in args:
+        if isinstance(a, Tensor) and (<Tensor>a)._requires_grad:
+            record = True
+    record = record and not minidl_no_grad
+    check_writable(self, name, record)
+    if record:
+        before = wrap(self.array.copy())
+        before.node = self.node
+        before._requires_grad = self._requires_grad
+    out = apply(op, (before, *args))
+    if out.array.shape != self.array.shape:
+        raise errors.ShapeError(f"{name}: the result has shape {out.array.shape}, which does not "
+                                f"fit into the tensor's {self.array.shape}")
+    if out.dtype.category > self.dtype.category:
+        raise errors.DTypeError(f"{name}: the result is {out.dtype.name} and cannot be stored in "
+                                f"a tensor of {self.dtype.name}")
+    self.array[...] = out.array
+    mark_written(self.array, name)
+    if record:
+        self.node = out.node
+        self._requires_grad = out._requires_grad
+    return self
+
+
+def overwrite(Tensor self, str name, values):
+    """Write raw values over a tensor outside the graph (init, optimizers, copy_ under no_grad)."""
+    check_writable(self, name, self._requires_grad and not minidl_no_grad)
+    self.array[...] = values
+    mark_written(self.array, name)
+    return self
+
+
+def written(Tensor self, str name):
+    """Note that a kernel has just written into a tensor's memory."""
+    mark_written(self.array, name)
+
+
+def rebase(Tensor self, Tensor out, str name):
+    """Give `self`, whose memory has just been written by `name`, the history of `out`."""
+    mark_written(self.array, name)
+    self.node = out.node
+    self._requires_grad = out._requires_grad
+    return self
+
+
+def check_writable(Tensor self, str name, bint record):
+    """Refuse an in-place write that the graph or the memory does not allow."""
+    if record and self.node is None and self._requires_grad:
+        raise errors.GradientError(f"{name}: a leaf tensor that requires a gradient cannot be "
+                                   "changed in place; do it under md.no_grad()")
+    if record and self.is_view:
+        raise errors.UnsupportedError(f"{name}: a view cannot be changed in place while gradients "
+                                      "are recorded; assign to the tensor it views, as in "
+                                      "x[i] = x[i] + y")
+    if cnp.PyArray_Check(self.array) and not self.array.flags.writeable:
+        raise errors.ArgumentError(f"{name}: this tensor's memory is read-only (an expanded or "
+                                   "mapped tensor); use .clone() first")
+
+
+# -------------------------------------------------------------------------------------- grad mode
+
+class set_grad_enabled:
+    """Switch recording on or off, as a function, a context or a decorator."""
+
+    def __init__(self, mode):
+        global minidl_no_grad
+        self._mode = bool(mode)
+        self._stack = [not minidl_no_grad]
+        minidl_no_grad = not self._mode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        global minidl_no_grad
+        minidl_no_grad = not self._stack.pop()
+
+
+class _GradMode:
+    """A context (or decorator) in which recording is on or off."""
+    _off = 1
+
+    def __init__(self):
+        self._stack = []
+
+    def __enter__(self):
+        global minidl_no_grad
+        self._stack.append(minidl_no_grad)
+        minidl_no_grad = self._off
+        return self
+
+    def __exit__(self, *exc):
+        global minidl_no_grad
+        minidl_no_grad = self._stack.pop()
+
+    def __call__(self, fn):
+        import functools
+
+        @functools.wraps(fn)
+        def wrapper(*args, **kwargs):
+            with type(self)():
+                return fn(*args, **kwargs)
+        return wrapper
+
+
+class no_grad(_GradMode):
+    """Record nothing inside: `with md.no_grad(): ...` or `@md.no_grad()`."""
+
+    def __new__(cls, fn=None):
+        self = object.__new__(cls)
+        if fn is None:
+            return self
+        self.__init__()
+        return self(fn)             # used as a bare decorator: @md.no_grad
+
+
+class enable_grad(_GradMode):
+    """Record again inside a no_grad block."""
+    _off = 0
+
+
+class inference_mode(_GradMode):
+    """The same as no_grad here: tensors carry no extra bookkeeping that could be saved."""
+
+
+def is_grad_enabled():
+    """Whether operations are being recorded."""
+    return not minidl_no_grad
+
+
+# --------------------------------------------------------------------------------------- backward
+
+cdef class Capture:
+    """Where the gradients that autograd.grad asked for are collected."""
+    cdef dict places                    # id(leaf tensor or node) -> index
+    cdef list grads
+
+
+cdef object add_arrays(object a, object b):
+    return backend_of(a).add(a, b)
+
+
+cdef object backend_of(object array):
+    if cnp.PyArray_Check(array):
+        return HOST if cnp.PyArray_TYPE(<cnp.ndarray>array) == cnp.NPY_FLOAT32 else EXACT
+    return array.backend
+
+
+cdef int deliver(Node node, object g) except -1:
+    """Add g to a node's gradient: borrow the first, sum the second afresh, add the rest in place."""
+    if node.grad is None:
+        node.grad = g
+        node.owned = False
+    elif not node.owned:
+        node.grad = add_arrays(node.grad, g)
+        node.owned = True
+    else:
+        backend_of(node.grad).add_(node.grad, g)
+    return 0
+
+
+cdef bint stealable(cnp.ndarray g):
+    """Nobody else can see this array's memory: refs are the vjp's tuple and the caller's variable."""
+    cdef PyObject *base = g.base
+    return (Py_REFCNT(g) <= 2 and cnp.PyArray_ISCARRAY(g) and base != NULL
+            and isinstance(<object>base, Block) and Py_REFCNT(<object>base) == 1)
+
+
+cdef int deliver_leaf(Tensor leaf, object g, dict hooked) except -1:
+    """Add g to a leaf's .grad; with hooks it waits in `hooked` until the sum is complete."""
+    cdef Tensor total
+    if leaf.hooks:
+        key = id(leaf)
+        before = hooked.get(key)
+        hooked[key] = (leaf, g if before is None else add_arrays(before[1], g))
+        return 0
+    if leaf._grad is None:
+        if not (cnp.PyArray_Check(g) and stealable(<cnp.ndarray>g)):
+            g = backend_of(g).copy(g)
+        leaf._grad = wrap(g)
+        return 0
+    total = leaf._grad
+    backend_of(total.array).add_(total.array, g)
+    return 0
+
+
+cdef object call_hooks(list hooks, object g):
+    cdef Tensor t = wrap(g)
+    for hook in list(hooks):
+        result = hook(t)
+        if result is not None:
+            if not isinstance(result, Tensor) or (<Tensor>result).array.shape != g.shape:
+                raise errors.GradientError("a hook must return None or a tensor of the gradient's "
+                                           f"shape {g.shape}")
+            t = result
+    return t.array
+
+
+cdef object first_gradient(Tensor root, object gradient):
+    """The gradient to start from: given, or 1 for a single element."""
+    if gradient is None:
+        if root.array.size != 1:
+            raise errors.GradientError("backward: a gradient can be left out only for a tensor of "
+                                       f"one element, this one has shape {root.array.shape}; call "
+                                       ".sum() first or pass gradient=")
+        return backend_of(root.array).ones(root.array.shape, root.array.dtype)
+    if not isinstance(gradient, Tensor):
+        raise TypeError(f"backward: gradient must be a tensor, got {type(gradient).__name__}")
+    if (<Tensor>gradient).array.shape != root.array.shape:
+        raise errors.ShapeError(f"backward: gradient has shape {(<Tensor>gradient).array.shape}, "
+                                f"the tensor {root.array.shape}")
+    g = (<Tensor>gradient).array
+    return g if g.dtype == root.array.dtype else g.astype(root.array.dtype)
+
+
+cdef int count_consumers(list roots) except -1:
+    """Set .pending of every reachable node to the number of edges that will deliver to it."""
+    global _run
+    cdef Node node
+    cdef object parent
+    cdef list stack = []
+    _run += 1
+    for node in roots:
+        if node.run != _run:
+            node.run = _run
+            node.pending = 0
+            stack.append(node)
+    while stack:
+        node = <Node>stack.pop()
+        if node.parents is None:
+            continue
+        for parent in node.parents:
+            if isinstance(parent, Node):
+                if (<Node>parent).run != _run:
+                    (<Node>parent).run = _run
+                    (<Node>parent).pending = 0
+                    (<Node>parent).grad = None
+                    stack.append(parent)
+                (<Node>parent).pending += 1
+    return 0
+
+
+def run_backward(list tensors, list gradients, bint retain, inputs, bint accumulate):
+    """The engine: pop a node whose gradient is complete, call its vjp, deliver to its parents.
+
+    With `inputs`, return their gradients as raw arrays (None where unused) unless `accumulate`.
+    """
+    cdef Capture capture = None
+    cdef list ready = [], roots = []
+    cdef dict hooked = {}
+    cdef Tensor t
+    cdef Node node
+    if inputs is not None:
+        capture = start_capture(inputs)
+    for t in tensors:
+        if not isinstance(t, Tensor) or not t._requires_grad:
+            raise errors.GradientError("backward: this tensor does not require a gradient and was "
+                                       "not computed from one that does")
+        if t.node is not None:
+            roots.append(t.node)
+    count_consumers(roots)
+    for node in roots:
+        node.grad = None
+    for t, gradient in zip(tensors, gradients):
+        g = first_gradient(t, gradient)
+        if t.node is not None:
+            deliver(t.node, g)
+        elif capture is None or id(t) in capture.places:
+            deliver_to_leaf(t, g, hooked, capture)
+    for node in roots:
+        if node.pending == 0 and node not in ready:
+            ready.append(node)
+    g = None
+    while ready:
+        process(<Node>ready.pop(), ready, hooked, capture, retain)
+    for t, g in hooked.values():
+        finish_hooked(t, g)
+    if capture is None:
+        return None
+    if accumulate:
+        for t, g in zip(inputs, capture.grads):
+            if g is not None:
+                if t._grad is None:
+                    t._grad = wrap(backend_of(g).copy(g))
+                else:
+                    backend_of(g).add_(t._grad.array, g)
+        return None
+    return capture.grads
+
+
+cdef int finish_hooked(Tensor leaf, object g) except -1:
+    cdef list hooks = leaf.hooks
+    g = call_hooks(hooks, g)
+    leaf.hooks = None
+    try:
+        deliver_leaf(leaf, backend_of(g).copy(g), {})
+    finally:
+        leaf.hooks = hooks
+    return 0
+
+
+cdef Capture start_capture(inputs):
+    cdef Capture capture = Capture()
+    cdef Tensor t
+    capture.places = {}
+    capture.grads = [None] * len(inputs)
+    for i, x in enumerate(inputs):
+        if not isinstance(x, Tensor) or not (<Tensor>x)._requires_grad:
+            raise errors.GradientError(f"grad: input {i} does not require a gradient")
+        t = x
+        key = id(t) if t.node is None else id(t.node)
+        capture.places.setdefault(key, []).append(i)
+    return capture
+
+
+cdef int keep(Capture capture, object key, object g) except -1:
+    for i in capture.places[key]:
+        before = capture.grads[i]
+        capture.grads[i] = g if before is None else add_arrays(before, g)
+    return 0
+
+
+cdef int deliver_to_leaf(Tensor leaf, object g, dict hooked, Capture capture) except -1:
+    if capture is None:
+        deliver_leaf(leaf, g, hooked)
+    elif id(leaf) in capture.places:
+        keep(capture, id(leaf), call_hooks(leaf.hooks, g) if leaf.hooks else g)
+    return 0
+
+
+cdef int process(Node node, list ready, dict hooked, Capture capture, bint retain) except -1:
+    """Pass the complete gradient of one node on to its parents."""
+    cdef object g = node.grad, grads = None, parent
+    cdef Py_ssize_t i, n
+    cdef tuple parents
+    cdef Node up
+    node.grad = None
+    if g is not None and (node.hooks is not None or node.retained is not None):
+        g = observe(node, g)
+    if g is not None and capture is not None and id(node) in capture.places:
+        keep(capture, id(node), g)
+    if node.slot >= 0:
+        up = <Node>node.parents[0]
+        if g is not None:
+            if up.grad is None:
+                up.grad = [None] * up.outputs
+            up.grad[node.slot] = g
+        up.pending -= 1
+        if up.pending == 0:
+            ready.append(up)
+        return 0
+    if node.vjp is None:
+        raise errors.GradientError(
+            f"backward: the graph of this {node.name} has been freed by an earlier backward(); "
+            "pass retain_graph=True there to go through it twice")
+    if g is not None:
+        if node.epoch != _epoch:
+            node.check_saved()
+        grads = node.vjp(tuple(g) if node.outputs else g, node.need)
+        g = None
+        if type(grads) is not tuple:
+            grads = (grads,)
+    parents = node.parents
+    n = len(<tuple>grads) if grads is not None else 0
+    if not retain:
+        node.vjp = None
+        node.parents = None
+    for i in range(len(parents)):
+        parent = parents[i]
+        if parent is None:
+            continue
+        g = (<tuple>grads)[i] if i < n else None
+        if isinstance(parent, Node):
+            up = <Node>parent
+            if g is not None:
+                deliver(up, g)
+            up.pending -= 1
+            if up.pending == 0:
+                ready.append(up)
+        elif g is not None:
+            deliver_to_leaf(<Tensor>parent, g, hooked, capture)
+    return 0
+
+
+cdef object observe(Node node, object g):
+    """Run a node's hooks and fill .grad of tensors that asked for it."""
+    cdef Tensor t
+    if node.hooks:
+        g = call_hooks(node.hooks, g)
+    if node.retained is not None:
+        for reference in node.retained:
+            t = reference()
+            if t is not None:
+                t._grad = wrap(backend_of(g).copy(g) if t._grad is None
+                               else add_arrays(t._grad.array, g))
+    return g

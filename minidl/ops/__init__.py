@@ -1,0 +1,1 @@
+from minidl.ops.elementwise import *
