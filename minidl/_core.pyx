@@ -1,4 +1,4 @@
-"""The tape: Tensor, Node, Op and backward(). All of autograd in one room.
+"""The tape: Tensor, Node, Op, and (included below) in-place writes and backward().
 
 An op is a function of raw arrays that returns its result and a closure for the gradient. Calling
 it unwraps tensors, runs it on the backend of its arguments, wraps the result and, only when an
@@ -190,42 +190,60 @@ cdef class Tensor(TensorBase, TensorMethods):
         return <Py_ssize_t><PyObject*>self >> 4
 
     def __add__(self, other):
-        return apply2(_binary[0], self, other)
+        return apply2(_operators[0], self, other)
 
     def __radd__(self, other):
-        return apply2(_binary[0], other, self)
+        return apply2(_operators[0], other, self)
 
     def __sub__(self, other):
-        return apply2(_binary[1], self, other)
+        return apply2(_operators[1], self, other)
 
     def __rsub__(self, other):
-        return apply2(_binary[1], other, self)
+        return apply2(_operators[1], other, self)
 
     def __mul__(self, other):
-        return apply2(_binary[2], self, other)
+        return apply2(_operators[2], self, other)
 
     def __rmul__(self, other):
-        return apply2(_binary[2], other, self)
+        return apply2(_operators[2], other, self)
 
     def __truediv__(self, other):
-        return apply2(_binary[3], self, other)
+        return apply2(_operators[3], self, other)
 
     def __rtruediv__(self, other):
-        return apply2(_binary[3], other, self)
+        return apply2(_operators[3], other, self)
 
     def __matmul__(self, other):
-        return apply2(_binary[4], self, other)
+        return apply2(_operators[4], self, other)
 
     def __rmatmul__(self, other):
-        return apply2(_binary[4], other, self)
+        return apply2(_operators[4], other, self)
+
+    def __eq__(self, other):
+        return apply2(_operators[5], self, other)
+
+    def __ne__(self, other):
+        return apply2(_operators[6], self, other)
+
+    def __lt__(self, other):
+        return apply2(_operators[7], self, other)
+
+    def __le__(self, other):
+        return apply2(_operators[8], self, other)
+
+    def __gt__(self, other):
+        return apply2(_operators[9], self, other)
+
+    def __ge__(self, other):
+        return apply2(_operators[10], self, other)
 
 
-cdef list _binary = [None] * 5
+cdef list _operators = [None] * 11
 
 
-def set_operators(add, sub, mul, div, matmul):
-    """Tell the compiled operators which ops they are; called once by minidl.ops."""
-    _binary[:] = [add, sub, mul, div, matmul]
+def set_operators(*ops):
+    """Which ops the compiled operators are, in the order of their use above; called once."""
+    _operators[:] = ops
 
 
 class HookHandle:
@@ -303,40 +321,6 @@ cdef list _dying = []
 cdef bint _draining = False
 
 
-cdef object root_of(object array):
-    """The object that owns an array's memory: a Block, or the outermost foreign array."""
-    cdef object base = array
-    while cnp.PyArray_Check(base) and (<cnp.ndarray>base).base != NULL:
-        base = <object>(<cnp.ndarray>base).base
-    return base
-
-
-cdef tuple last_write(object array):
-    """(epoch, op name) of the last in-place write to an array's memory."""
-    root = root_of(array)
-    if isinstance(root, Block):
-        return (<Block>root).epoch, (<Block>root).writer
-    return _foreign.get(id(root), (0, None))
-
-
-cdef int mark_written(object array, str name) except -1:
-    global _epoch
-    _epoch += 1
-    root = root_of(array)
-    if isinstance(root, Block):
-        (<Block>root).epoch = _epoch
-        (<Block>root).writer = name
-        return 0
-    key = id(root)
-    if key not in _foreign:
-        try:
-            weakref.finalize(root, _foreign.pop, key, None)
-        except TypeError:
-            return 0                    # memory of an object that takes no weak references
-    _foreign[key] = (_epoch, name)
-    return 0
-
-
 # -------------------------------------------------------------------------------------------- Op
 
 cdef class Op:
@@ -347,9 +331,10 @@ cdef class Op:
     cdef readonly tuple params
     cdef readonly tuple defaults
     cdef bint view
+    cdef bint variadic                  # fn(be, *arrays)
 
     def __call__(self, *args, **kwargs):
-        if kwargs:
+        if kwargs or (len(args) > len(self.params) and not self.variadic):
             args = self.bind(args, kwargs)
         return apply(self, args)
 
@@ -410,6 +395,7 @@ def op(fn=None, *, method=True, view=False):
     self.params = code.co_varnames[1:code.co_argcount]
     self.defaults = fn.__defaults__ or ()
     self.view = view
+    self.variadic = bool(code.co_flags & 4)
     if method:
         setattr(TensorMethods, fn.__name__, self)
     return self
@@ -567,409 +553,14 @@ def detect_nonfinite_enabled(value=None):
     return before
 
 
-# -------------------------------------------------------------------------------- in-place writes
-
-def inplace(Op op, Tensor self, *args):
-    """self.op_(...): compute op(self, ...) and write the result over self, in memory and graph.
-
-    The op sees a copy of the old values when it records, so its gradient stays right.
-    """
-    name = op.__name__ + "_"
-    cdef bint record = self._requires_grad
-    cdef Tensor before = self, out
-    for a in args:
-        if isinstance(a, Tensor) and (<Tensor>a)._requires_grad:
-            record = True
-    record = record and not minidl_no_grad
-    check_writable(self, name, record)
-    if record:
-        before = wrap(self.array.copy())
-        before.node = self.node
-        before._requires_grad = self._requires_grad
-    out = apply(op, (before, *args))
-    if out.array.shape != self.array.shape:
-        raise errors.ShapeError(f"{name}: the result has shape {out.array.shape}, which does not "
-                                f"fit into the tensor's {self.array.shape}")
-    if out.dtype.category > self.dtype.category:
-        raise errors.DTypeError(f"{name}: the result is {out.dtype.name} and cannot be stored in "
-                                f"a tensor of {self.dtype.name}")
-    self.array[...] = out.array
-    mark_written(self.array, name)
-    if record:
-        self.node = out.node
-        self._requires_grad = out._requires_grad
-    return self
-
-
-def overwrite(Tensor self, str name, values):
-    """Write raw values over a tensor outside the graph (init, optimizers, copy_ under no_grad)."""
-    check_writable(self, name, self._requires_grad and not minidl_no_grad)
-    self.array[...] = values
-    mark_written(self.array, name)
-    return self
-
-
-def written(Tensor self, str name):
-    """Note that a kernel has just written into a tensor's memory."""
-    mark_written(self.array, name)
-
-
-def rebase(Tensor self, Tensor out, str name):
-    """Give `self`, whose memory has just been written by `name`, the history of `out`."""
-    mark_written(self.array, name)
-    self.node = out.node
-    self._requires_grad = out._requires_grad
-    return self
-
-
-def check_writable(Tensor self, str name, bint record):
-    """Refuse an in-place write that the graph or the memory does not allow."""
-    if record and self.node is None and self._requires_grad:
-        raise errors.GradientError(f"{name}: a leaf tensor that requires a gradient cannot be "
-                                   "changed in place; do it under md.no_grad()")
-    if record and self.is_view:
-        raise errors.UnsupportedError(f"{name}: a view cannot be changed in place while gradients "
-                                      "are recorded; assign to the tensor it views, as in "
-                                      "x[i] = x[i] + y")
-    if cnp.PyArray_Check(self.array) and not self.array.flags.writeable:
-        raise errors.ArgumentError(f"{name}: this tensor's memory is read-only (an expanded or "
-                                   "mapped tensor); use .clone() first")
-
-
-# -------------------------------------------------------------------------------------- grad mode
-
-class set_grad_enabled:
-    """Switch recording on or off, as a function, a context or a decorator."""
-
-    def __init__(self, mode):
-        global minidl_no_grad
-        self._mode = bool(mode)
-        self._stack = [not minidl_no_grad]
-        minidl_no_grad = not self._mode
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        global minidl_no_grad
-        minidl_no_grad = not self._stack.pop()
-
-
-class _GradMode:
-    """A context (or decorator) in which recording is on or off."""
-    _off = 1
-
-    def __init__(self):
-        self._stack = []
-
-    def __enter__(self):
-        global minidl_no_grad
-        self._stack.append(minidl_no_grad)
-        minidl_no_grad = self._off
-        return self
-
-    def __exit__(self, *exc):
-        global minidl_no_grad
-        minidl_no_grad = self._stack.pop()
-
-    def __call__(self, fn):
-        import functools
-
-        @functools.wraps(fn)
-        def wrapper(*args, **kwargs):
-            with type(self)():
-                return fn(*args, **kwargs)
-        return wrapper
-
-
-class no_grad(_GradMode):
-    """Record nothing inside: `with md.no_grad(): ...` or `@md.no_grad()`."""
-
-    def __new__(cls, fn=None):
-        self = object.__new__(cls)
-        if fn is None:
-            return self
-        self.__init__()
-        return self(fn)             # used as a bare decorator: @md.no_grad
-
-
-class enable_grad(_GradMode):
-    """Record again inside a no_grad block."""
-    _off = 0
-
-
-class inference_mode(_GradMode):
-    """The same as no_grad here: tensors carry no extra bookkeeping that could be saved."""
-
-
-def is_grad_enabled():
-    """Whether operations are being recorded."""
-    return not minidl_no_grad
-
-
-# --------------------------------------------------------------------------------------- backward
-
-cdef class Capture:
-    """Where the gradients that autograd.grad asked for are collected."""
-    cdef dict places                    # id(leaf tensor or node) -> index
-    cdef list grads
-
-
-cdef object add_arrays(object a, object b):
-    return backend_of(a).add(a, b)
-
-
-cdef object backend_of(object array):
-    if cnp.PyArray_Check(array):
-        return HOST if cnp.PyArray_TYPE(<cnp.ndarray>array) == cnp.NPY_FLOAT32 else EXACT
-    return array.backend
-
-
-cdef int deliver(Node node, object g) except -1:
-    """Add g to a node's gradient: borrow the first, sum the second afresh, add the rest in place."""
-    if node.grad is None:
-        node.grad = g
-        node.owned = False
-    elif not node.owned:
-        node.grad = add_arrays(node.grad, g)
-        node.owned = True
-    else:
-        backend_of(node.grad).add_(node.grad, g)
-    return 0
-
-
-cdef bint stealable(cnp.ndarray g):
-    """Nobody else can see this array's memory: refs are the vjp's tuple and the caller's variable."""
-    cdef PyObject *base = g.base
-    return (Py_REFCNT(g) <= 2 and cnp.PyArray_ISCARRAY(g) and base != NULL
-            and isinstance(<object>base, Block) and Py_REFCNT(<object>base) == 1)
-
-
-cdef int deliver_leaf(Tensor leaf, object g, dict hooked) except -1:
-    """Add g to a leaf's .grad; with hooks it waits in `hooked` until the sum is complete."""
-    cdef Tensor total
-    if leaf.hooks:
-        key = id(leaf)
-        before = hooked.get(key)
-        hooked[key] = (leaf, g if before is None else add_arrays(before[1], g))
-        return 0
-    if leaf._grad is None:
-        if not (cnp.PyArray_Check(g) and stealable(<cnp.ndarray>g)):
-            g = backend_of(g).copy(g)
-        leaf._grad = wrap(g)
-        return 0
-    total = leaf._grad
-    backend_of(total.array).add_(total.array, g)
-    return 0
-
-
-cdef object call_hooks(list hooks, object g):
-    cdef Tensor t = wrap(g)
-    for hook in list(hooks):
-        result = hook(t)
-        if result is not None:
-            if not isinstance(result, Tensor) or (<Tensor>result).array.shape != g.shape:
-                raise errors.GradientError("a hook must return None or a tensor of the gradient's "
-                                           f"shape {g.shape}")
-            t = result
-    return t.array
-
-
-cdef object first_gradient(Tensor root, object gradient):
-    """The gradient to start from: given, or 1 for a single element."""
-    if gradient is None:
-        if root.array.size != 1:
-            raise errors.GradientError("backward: a gradient can be left out only for a tensor of "
-                                       f"one element, this one has shape {root.array.shape}; call "
-                                       ".sum() first or pass gradient=")
-        return backend_of(root.array).ones(root.array.shape, root.array.dtype)
-    if not isinstance(gradient, Tensor):
-        raise TypeError(f"backward: gradient must be a tensor, got {type(gradient).__name__}")
-    if (<Tensor>gradient).array.shape != root.array.shape:
-        raise errors.ShapeError(f"backward: gradient has shape {(<Tensor>gradient).array.shape}, "
-                                f"the tensor {root.array.shape}")
-    g = (<Tensor>gradient).array
-    return g if g.dtype == root.array.dtype else g.astype(root.array.dtype)
-
-
-cdef int count_consumers(list roots) except -1:
-    """Set .pending of every reachable node to the number of edges that will deliver to it."""
-    global _run
-    cdef Node node
-    cdef object parent
-    cdef list stack = []
-    _run += 1
-    for node in roots:
-        if node.run != _run:
-            node.run = _run
-            node.pending = 0
-            stack.append(node)
-    while stack:
-        node = <Node>stack.pop()
-        if node.parents is None:
-            continue
-        for parent in node.parents:
-            if isinstance(parent, Node):
-                if (<Node>parent).run != _run:
-                    (<Node>parent).run = _run
-                    (<Node>parent).pending = 0
-                    (<Node>parent).grad = None
-                    stack.append(parent)
-                (<Node>parent).pending += 1
-    return 0
-
-
-def run_backward(list tensors, list gradients, bint retain, inputs, bint accumulate):
-    """The engine: pop a node whose gradient is complete, call its vjp, deliver to its parents.
-
-    With `inputs`, return their gradients as raw arrays (None where unused) unless `accumulate`.
-    """
-    cdef Capture capture = None
-    cdef list ready = [], roots = []
-    cdef dict hooked = {}
-    cdef Tensor t
-    cdef Node node
-    if inputs is not None:
-        capture = start_capture(inputs)
-    for t in tensors:
-        if not isinstance(t, Tensor) or not t._requires_grad:
-            raise errors.GradientError("backward: this tensor does not require a gradient and was "
-                                       "not computed from one that does")
-        if t.node is not None:
-            roots.append(t.node)
-    count_consumers(roots)
-    for node in roots:
-        node.grad = None
-    for t, gradient in zip(tensors, gradients):
-        g = first_gradient(t, gradient)
-        if t.node is not None:
-            deliver(t.node, g)
-        elif capture is None or id(t) in capture.places:
-            deliver_to_leaf(t, g, hooked, capture)
-    for node in roots:
-        if node.pending == 0 and node not in ready:
-            ready.append(node)
-    g = None
-    while ready:
-        process(<Node>ready.pop(), ready, hooked, capture, retain)
-    for t, g in hooked.values():
-        finish_hooked(t, g)
-    if capture is None:
-        return None
-    if accumulate:
-        for t, g in zip(inputs, capture.grads):
-            if g is not None:
-                if t._grad is None:
-                    t._grad = wrap(backend_of(g).copy(g))
-                else:
-                    backend_of(g).add_(t._grad.array, g)
-        return None
-    return capture.grads
-
-
-cdef int finish_hooked(Tensor leaf, object g) except -1:
-    cdef list hooks = leaf.hooks
-    g = call_hooks(hooks, g)
-    leaf.hooks = None
-    try:
-        deliver_leaf(leaf, backend_of(g).copy(g), {})
-    finally:
-        leaf.hooks = hooks
-    return 0
-
-
-cdef Capture start_capture(inputs):
-    cdef Capture capture = Capture()
-    cdef Tensor t
-    capture.places = {}
-    capture.grads = [None] * len(inputs)
-    for i, x in enumerate(inputs):
-        if not isinstance(x, Tensor) or not (<Tensor>x)._requires_grad:
-            raise errors.GradientError(f"grad: input {i} does not require a gradient")
-        t = x
-        key = id(t) if t.node is None else id(t.node)
-        capture.places.setdefault(key, []).append(i)
-    return capture
-
-
-cdef int keep(Capture capture, object key, object g) except -1:
-    for i in capture.places[key]:
-        before = capture.grads[i]
-        capture.grads[i] = g if before is None else add_arrays(before, g)
-    return 0
-
-
-cdef int deliver_to_leaf(Tensor leaf, object g, dict hooked, Capture capture) except -1:
-    if capture is None:
-        deliver_leaf(leaf, g, hooked)
-    elif id(leaf) in capture.places:
-        keep(capture, id(leaf), call_hooks(leaf.hooks, g) if leaf.hooks else g)
-    return 0
-
-
-cdef int process(Node node, list ready, dict hooked, Capture capture, bint retain) except -1:
-    """Pass the complete gradient of one node on to its parents."""
-    cdef object g = node.grad, grads = None, parent
-    cdef Py_ssize_t i, n
-    cdef tuple parents
-    cdef Node up
-    node.grad = None
-    if g is not None and (node.hooks is not None or node.retained is not None):
-        g = observe(node, g)
-    if g is not None and capture is not None and id(node) in capture.places:
-        keep(capture, id(node), g)
-    if node.slot >= 0:
-        up = <Node>node.parents[0]
-        if g is not None:
-            if up.grad is None:
-                up.grad = [None] * up.outputs
-            up.grad[node.slot] = g
-        up.pending -= 1
-        if up.pending == 0:
-            ready.append(up)
-        return 0
-    if node.vjp is None:
-        raise errors.GradientError(
-            f"backward: the graph of this {node.name} has been freed by an earlier backward(); "
-            "pass retain_graph=True there to go through it twice")
-    if g is not None:
-        if node.epoch != _epoch:
-            node.check_saved()
-        grads = node.vjp(tuple(g) if node.outputs else g, node.need)
-        g = None
-        if type(grads) is not tuple:
-            grads = (grads,)
-    parents = node.parents
-    n = len(<tuple>grads) if grads is not None else 0
-    if not retain:
-        node.vjp = None
-        node.parents = None
-    for i in range(len(parents)):
-        parent = parents[i]
-        if parent is None:
-            continue
-        g = (<tuple>grads)[i] if i < n else None
-        if isinstance(parent, Node):
-            up = <Node>parent
-            if g is not None:
-                deliver(up, g)
-            up.pending -= 1
-            if up.pending == 0:
-                ready.append(up)
-        elif g is not None:
-            deliver_to_leaf(<Tensor>parent, g, hooked, capture)
-    return 0
-
-
-cdef object observe(Node node, object g):
-    """Run a node's hooks and fill .grad of tensors that asked for it."""
-    cdef Tensor t
-    if node.hooks:
-        g = call_hooks(node.hooks, g)
-    if node.retained is not None:
-        for reference in node.retained:
-            t = reference()
-            if t is not None:
-                t._grad = wrap(backend_of(g).copy(g) if t._grad is None
-                               else add_arrays(t._grad.array, g))
-    return g
+def grad_enabled(value=None):
+    """Read or set whether operations are recorded in this thread."""
+    global minidl_no_grad
+    before = not minidl_no_grad
+    if value is not None:
+        minidl_no_grad = not value
+    return before
+
+
+include "_inplace.pxi"
+include "_backward.pxi"

@@ -1,1 +1,3 @@
-from minidl.ops.elementwise import *
+"""Every differentiable op: forward and gradient side by side."""
+
+from minidl.ops import operators as operators

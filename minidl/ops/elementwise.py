@@ -5,11 +5,12 @@ The formulas live in minidl_kernels/scalar.h and reference/elementwise.py. A ker
 with `mul_grad(g, a, b, need)`, whose results have the operands' shapes.
 """
 
+from itertools import zip_longest
+
 import numpy as np
 
 from minidl import dtypes, errors
-from minidl._core import Tensor, inplace, op
-from minidl._methods import TensorMethods
+from minidl._core import Tensor, op
 from minidl_kernels import EXACT, HOST
 
 _F32 = np.dtype(np.float32)
@@ -21,7 +22,7 @@ def backend_for(dtype):
     return HOST if dtype == _F32 else EXACT
 
 
-def floating(x, name):
+def floating(x):
     """An integer or bool array as the default floating dtype (exp of integers and the like)."""
     return x if x.dtype.kind == "f" else EXACT.cast(x, dtypes.get_default_dtype().numpy)
 
@@ -41,7 +42,7 @@ def unary(name, saved, doc):
 
     def fn(be, input):
         if input.dtype.kind != "f":
-            input = floating(input, name)
+            input = floating(input)
             be = backend_for(input.dtype)
         y = getattr(be, name)(input)
         s = y if saves_y else input
@@ -145,12 +146,13 @@ def as_array(x, dtype):
     return x if x.dtype == dtype else x.astype(dtype)
 
 
-def check_broadcast(name, a, b):
-    """Raise a sentence when two shapes do not broadcast."""
-    for m, n in zip(reversed(np.shape(a)), reversed(np.shape(b)), strict=False):
-        if m != n and m != 1 and n != 1:
-            raise errors.ShapeError(f"{name}: shapes {np.shape(a)} and {np.shape(b)} do not "
-                                    f"broadcast ({m} against {n})")
+def check_broadcast(name, *shapes):
+    """Raise a sentence when shapes do not broadcast."""
+    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        different = set(sizes) - {1}
+        if len(different) > 1:
+            raise errors.ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} do not "
+                                    f"broadcast ({' against '.join(map(str, sorted(different)))})")
 
 
 def binary(name, doc, saves=True, float_result=False, differentiable=True):
@@ -167,7 +169,7 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True):
         try:
             y = getattr(be, name)(a, b)
         except ValueError:
-            check_broadcast(name, a, b)
+            check_broadcast(name, np.shape(a), np.shape(b))
             raise
         if not differentiable or y.dtype.kind != "f":
             return y, None
@@ -204,10 +206,10 @@ def cast_back(be, grads, dtypes_):
                  for g, d in zip(grads, dtypes_, strict=True))
 
 
-add_op = binary("add", "input + other.", saves=False)
-sub_op = binary("sub", "input - other.", saves=False)
+_add = binary("add", "input + other.", saves=False)
+_sub = binary("sub", "input - other.", saves=False)
+_div = binary("div", "input / other, true division.", float_result=True)
 mul = binary("mul", "input * other.")
-true_divide = binary("div", "input / other.", float_result=True)
 pow = binary("pow", "input to the power of other.")
 maximum = binary("maximum", "The larger of two, elementwise; NaN wins.")
 minimum = binary("minimum", "The smaller of two, elementwise; NaN wins.")
@@ -220,3 +222,190 @@ lt = binary("lt", "input < other, as bool.", differentiable=False)
 le = binary("le", "input <= other, as bool.", differentiable=False)
 gt = binary("gt", "input > other, as bool.", differentiable=False)
 ge = binary("ge", "input >= other, as bool.", differentiable=False)
+bitwise_and = binary("bitwise_and", "input & other.", differentiable=False)
+bitwise_or = binary("bitwise_or", "input | other.", differentiable=False)
+bitwise_xor = binary("bitwise_xor", "input ^ other.", differentiable=False)
+
+
+def add(input, other, *, alpha=1):
+    """input + alpha * other.
+
+    >>> import minidl as md
+    >>> md.add(md.ones(2), 1.0)
+    tensor([2., 2.])
+    """
+    return _add(input, other) if alpha == 1 else _add(input, _scaled("add", input, other, alpha))
+
+
+def sub(input, other, *, alpha=1):
+    """input - alpha * other."""
+    return _sub(input, other) if alpha == 1 else _sub(input, _scaled("sub", input, other, alpha))
+
+
+def _scaled(name, input, other, alpha):
+    """alpha * other, where a fractional alpha is not for integers."""
+    kinds = [x.dtype.category for x in (input, other) if isinstance(x, Tensor)]
+    if isinstance(alpha, float) and max(kinds, default=2) < 2:
+        raise errors.DTypeError(f"{name}: alpha={alpha} is fractional and the tensors are integers")
+    return mul(other, alpha)
+
+
+def div(input, other, *, rounding_mode=None):
+    """input / other; rounding_mode None, "floor" or "trunc"."""
+    if rounding_mode is None:
+        return _div(input, other)
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode != "trunc":
+        raise errors.ArgumentError(f"div: rounding_mode must be None, 'floor' or 'trunc', got "
+                                   f"{rounding_mode!r}")
+    return trunc_divide(input, other)
+
+
+@op(method=False)
+def trunc_divide(be, input, other):
+    """input / other rounded towards zero; integers stay integers."""
+    be, a, b = promote("div", input, other)
+    if a.dtype.kind == "f":
+        y = be.trunc(be.div(a, b))
+        return y, lambda g, need: tuple(be.zeros(np.shape(x), g.dtype) for x in (input, other))
+    quotient = be.floor_divide(a, b)
+    inexact = (quotient * b != a) & (quotient < 0)
+    return quotient + inexact.astype(a.dtype), None
+
+
+# ---------------------------------------------------------------------- three operands and logic
+
+@op
+def clamp(be, input, min=None, max=None):
+    """input cut to [min, max]; each a number, a tensor or None.
+
+    >>> import minidl as md
+    >>> md.tensor([-2.0, 0.5, 3.0]).clamp(0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if min is None and max is None:
+        raise errors.ArgumentError("clamp: at least one of min and max must be given")
+    arrays = [x for x in (input, min, max) if x is not None]
+    dtype = dtypes.result_type(*arrays).numpy
+    be = backend_for(dtype)
+    x = as_array(input, dtype)
+    if any(isinstance(b, _Array) for b in (min, max)):
+        return _clamp_tensors(be, x, *(None if b is None else as_array(b, dtype)
+                                       for b in (min, max)))
+    if dtype.kind != "f":
+        return be.copy(np.clip(x, min, max).astype(dtype)), None
+    lo = -np.inf if min is None else float(min)
+    hi = np.inf if max is None else float(max)
+    y = be.clamp(x, lo, hi)
+    return y, lambda g, need: cast_back(be, (be.clamp_grad(g, x, lo, hi),), (input.dtype,))
+
+
+def _clamp_tensors(be, x, lo, hi):
+    """Clamp with tensor bounds: gradients go to whichever of the three was chosen."""
+    check_broadcast("clamp", x.shape, *(b.shape for b in (lo, hi) if b is not None))
+    y = x if lo is None else be.maximum(x, lo)
+    y = y if hi is None else be.minimum(y, hi)
+
+    def vjp(g, need):
+        low = np.zeros((), bool) if lo is None else x < lo
+        high = np.zeros((), bool) if hi is None else (np.maximum(x, lo) if lo is not None
+                                                      else x) > hi
+        zero = g.dtype.type(0)
+        parts = (np.where(low | high, zero, g), np.where(low & ~high, zero + g, zero),
+                 np.where(high, g, zero))
+        return tuple(None if a is None or not n else be.sum_to(p, a.shape)
+                     for p, a, n in zip(parts, (x, lo, hi), need, strict=True))
+
+    return y, vjp
+
+
+@op(method=False)
+def _where(be, condition, input, other):
+    """input where condition holds, other elsewhere."""
+    if condition.dtype.kind != "b":
+        raise errors.DTypeError(f"where: the condition must be a bool tensor, got "
+                                f"{condition.dtype.name}")
+    be, a, b = promote("where", input, other)
+    check_broadcast("where", condition.shape, a.shape, b.shape)
+    y = be.where(condition, a, b)
+
+    def vjp(g, need):
+        zero = np.zeros((), g.dtype)
+        da = be.sum_to(be.where(condition, g, zero), a.shape) if need[1] else None
+        db = be.sum_to(be.where(condition, zero, g), b.shape) if need[2] else None
+        return (None, *cast_back(be, (da, db), tuple(getattr(x, "dtype", None)
+                                                     for x in (input, other))))
+
+    return y, vjp
+
+
+def where(condition, input=None, other=None):
+    """input where condition holds, other elsewhere; with one argument, the indices of True.
+
+    >>> import minidl as md
+    >>> md.where(md.tensor([True, False]), 1.0, 2.0)
+    tensor([1., 2.])
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    return _where(condition, input, other)
+
+
+def lerp(input, end, weight):
+    """input + weight * (end - input)."""
+    if isinstance(weight, Tensor) and weight.dtype != input.dtype or end.dtype != input.dtype:
+        raise errors.DTypeError("lerp: input, end and weight must have one dtype")
+    return input + weight * (end - input)
+
+
+def test(name, doc):
+    """The op of a kernel that answers with bool."""
+    def fn(be, input):
+        return getattr(EXACT, name)(input), None
+
+    return _register(fn, name, doc)
+
+
+isnan = test("isnan", "Whether each element is NaN.")
+isinf = test("isinf", "Whether each element is infinite.")
+isfinite = test("isfinite", "Whether each element is neither NaN nor infinite.")
+logical_not = test("logical_not", "Whether each element is zero.")
+
+
+def logical(name, doc):
+    def fn(be, input, other):
+        return getattr(EXACT, name)(input, other), None
+
+    return _register(fn, name, doc)
+
+
+logical_and = logical("logical_and", "Whether both are nonzero.")
+logical_or = logical("logical_or", "Whether either is nonzero.")
+logical_xor = logical("logical_xor", "Whether exactly one is nonzero.")
+
+
+@op
+def bitwise_not(be, input):
+    """~input for integers, not for bool."""
+    if input.dtype.kind == "f":
+        raise errors.DTypeError("bitwise_not: expected an integer or bool tensor, got "
+                                f"{input.dtype.name}")
+    return EXACT.bitwise_not(input), None
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta * x)) / beta, x itself where beta * x > threshold."""
+    if beta == 1 and threshold == 20:
+        return softplus_unit(input)
+    scaled = input * beta
+    return where(scaled > threshold, input, softplus_unit(scaled) / beta)
+
+
+def gelu(input, approximate="none"):
+    """x * Phi(x); approximate="tanh" is GPT-2's form."""
+    if approximate == "none":
+        return gelu_erf(input)
+    if approximate == "tanh":
+        return gelu_tanh(input)
+    raise errors.ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")

@@ -12,4 +12,8 @@ from minidl_kernels.cpu import threads  # noqa: E402
 if _unset:
     del os.environ["GOMP_SPINCOUNT"]  # programs started from here keep their own default
 
+from minidl_kernels.cpu import scipy_blas  # noqa: E402
 from minidl_kernels.reference import *  # noqa: E402, F403
+
+scipy_blas.load()
+from minidl_kernels.cpu.blas import linear, linear_grad_weight, matmul, use_blas  # noqa: E402
