@@ -1,0 +1,388 @@
+"""The ops of a transformer: softmax, norms, embedding, dropout, attention, rotary, cross-entropy.
+
+Shape letters: B batch, T time (queries), S time (keys), C features, H heads, D features of a head,
+V classes, N rows.
+"""
+
+import numpy as np
+
+from minidl import errors
+from minidl._core import Tensor, op
+from minidl.ops.elementwise import check_broadcast
+
+
+def _need_float(name, x):
+    if x.dtype.kind != "f":
+        raise errors.DTypeError(f"{name}: expected a floating-point tensor, got {x.dtype.name}")
+
+
+def axis_of(name, dim, ndim):
+    """dim as a non-negative axis of ndim dimensions (a 0-d tensor has the axis 0, as in PyTorch)."""
+    limit = max(ndim, 1)
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
+        raise TypeError(f"{name}: dim must be an int, got {type(dim).__name__}")
+    if not -limit <= dim < limit:
+        raise errors.DimensionError(f"{name}: dim {dim} is out of range for {ndim} dimensions "
+                                    f"(expected {-limit} to {limit - 1})")
+    return int(dim) % limit
+
+
+# ------------------------------------------------------------------------------------- softmax
+
+def _last_axis(name, fn, fn_grad):
+    """Apply a kernel of the last axis along any axis."""
+    def apply(be, input, dim):
+        _need_float(name, input)
+        axis = axis_of(name, dim, input.ndim)
+        if input.ndim == 0:
+            y = getattr(be, fn)(input.reshape(1)).reshape(())
+            return y, lambda g, need: getattr(be, fn_grad)(g.reshape(1), y.reshape(1)).reshape(())
+        if axis == input.ndim - 1:
+            y = getattr(be, fn)(input)
+            return y, lambda g, need: getattr(be, fn_grad)(g, y)
+        y = getattr(be, fn)(input.swapaxes(axis, -1))
+        return y.swapaxes(axis, -1), lambda g, need: getattr(be, fn_grad)(
+            g.swapaxes(axis, -1), y).swapaxes(axis, -1)
+
+    return apply
+
+
+_softmax_along = _last_axis("softmax", "softmax", "softmax_grad")
+_log_softmax_along = _last_axis("log_softmax", "log_softmax", "log_softmax_grad")
+
+
+@op(method=False)
+def _softmax(be, input, dim):
+    return _softmax_along(be, input, dim)
+
+
+@op(method=False)
+def _log_softmax(be, input, dim):
+    return _log_softmax_along(be, input, dim)
+
+
+def softmax(input, dim, dtype=None):
+    """exp(x - max) / sum(exp(x - max)) along dim.
+
+    >>> import minidl as md
+    >>> md.softmax(md.zeros(2), dim=-1)
+    tensor([0.5000, 0.5000])
+    """
+    return _softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def log_softmax(input, dim, dtype=None):
+    """log(softmax(x)) along dim, without overflow."""
+    return _log_softmax(input if dtype is None else input.to(dtype), dim)
+
+
+# --------------------------------------------------------------------------------------- norms
+
+def _trailing(name, input, normalized_shape, *params):
+    """Check normalized_shape against the input and parameters; returns the size it covers."""
+    if isinstance(normalized_shape, int):
+        normalized_shape = (normalized_shape,)
+    shape = tuple(normalized_shape)
+    if not shape:
+        raise errors.ArgumentError(f"{name}: normalized_shape must have at least one axis")
+    if input.shape[-len(shape):] != shape:
+        raise errors.ShapeError(f"{name}: normalized_shape is {shape}, but the input has shape "
+                                f"{input.shape}")
+    for what, p in params:
+        if p is not None and p.shape != shape:
+            raise errors.ShapeError(f"{name}: {what} has shape {p.shape}, expected {shape}")
+        if p is not None and p.dtype != input.dtype:
+            raise errors.DTypeError(f"{name}: {what} is {p.dtype.name}, the input "
+                                    f"{input.dtype.name}")
+    return len(shape)
+
+
+def _flat(be, x, axes):
+    """x with its last `axes` axes as one (no copy when contiguous)."""
+    if axes == 1 or x is None:
+        return x
+    size = int(np.prod(x.shape[x.ndim - axes:]))
+    return be.contiguous(x).reshape((*x.shape[:x.ndim - axes], size))
+
+
+@op(method=False)
+def layer_norm(be, input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """(x - mean) * rstd * weight + bias over the last axes, whose sizes are normalized_shape.
+
+    >>> import minidl as md
+    >>> md.nn.functional.layer_norm(md.tensor([[1.0, 3.0]]), (2,))
+    tensor([[-1.0000,  1.0000]])
+    """
+    _need_float("layer_norm", input)
+    axes = _trailing("layer_norm", input, normalized_shape, ("weight", weight), ("bias", bias))
+    x, w = _flat(be, input, axes), _flat(be, weight, axes)
+    y, mean, rstd = be.layer_norm(x, w, _flat(be, bias, axes), eps)
+    has_bias = bias is not None
+
+    def vjp(g, need):
+        wanted = (need[0], weight is not None and need[2], has_bias and need[3])
+        dx, dw, db = be.layer_norm_grad(_flat(be, g, axes), x, w, mean, rstd, wanted)
+        if axes > 1:
+            shape = input.shape[-axes:]
+            dx = None if dx is None else dx.reshape(input.shape)
+            dw = None if dw is None else dw.reshape(shape)
+            db = None if db is None else db.reshape(shape)
+        return dx, None, dw, db
+
+    return y.reshape(input.shape), vjp
+
+
+@op(method=False)
+def rms_norm(be, input, normalized_shape, weight=None, eps=None):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axes."""
+    _need_float("rms_norm", input)
+    axes = _trailing("rms_norm", input, normalized_shape, ("weight", weight))
+    x, w = _flat(be, input, axes), _flat(be, weight, axes)
+    eps = float(np.finfo(input.dtype).eps) if eps is None else eps
+    y, rstd = be.rms_norm(x, w, eps)
+
+    def vjp(g, need):
+        wanted = (need[0], weight is not None and need[2])
+        dx, dw = be.rms_norm_grad(_flat(be, g, axes), x, w, rstd, wanted)
+        return (None if dx is None else dx.reshape(input.shape), None,
+                None if dw is None else dw.reshape(weight.shape))
+
+    return y.reshape(input.shape), vjp
+
+
+# --------------------------------------------------------------------------- embedding, dropout
+
+@op(method=False)
+def embedding(be, weight, indices, padding_idx=None):
+    """weight[indices]: rows of weight[V, C] -> [..., C]; row padding_idx gets no gradient."""
+    if indices.dtype.kind not in "iu":
+        raise errors.DTypeError(f"embedding: indices must be integers, got {indices.dtype.name}")
+    if weight.ndim != 2:
+        raise errors.ShapeError(f"embedding: weight has shape {weight.shape}, expected [V, C]")
+    rows = weight.shape[0]
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise errors.ArgumentError(f"embedding: padding_idx {padding_idx} is outside the "
+                                       f"{rows} rows")
+        padding_idx %= rows
+    idx = indices.astype(np.int64, copy=False)
+    try:
+        y = be.embedding(weight, idx)
+    except IndexError as error:
+        raise errors.DimensionError(str(error)) from None
+    return y, lambda g, need: be.embedding_grad(g, idx, rows, padding_idx)
+
+
+@op(method=False)
+def _dropout(be, input, p, seed, offset):
+    y = be.dropout(input, p, seed, offset)
+    return y, lambda g, need: be.dropout(g, p, seed, offset)
+
+
+def dropout(input, p=0.5, training=True, generator=None):
+    """x / (1 - p) with probability 1 - p, else 0; x itself when not training."""
+    from minidl.ops.random import default_generator
+
+    if not 0 <= p <= 1:
+        raise errors.ArgumentError(f"dropout: the probability must be from 0 to 1, got {p}")
+    if not training or p == 0:
+        return input
+    _need_float("dropout", input.array)
+    seed, offset = (generator or default_generator).reserve(input.array.size)
+    return _dropout(input, p, seed, offset)
+
+
+# ----------------------------------------------------------------------------------- attention
+
+def _check_attention(q, k, v, enable_gqa):
+    name = "scaled_dot_product_attention"
+    for what, x in (("query", q), ("key", k), ("value", v)):
+        _need_float(name, x)
+        if x.ndim < 2:
+            raise errors.ShapeError(f"{name}: {what} has shape {x.shape}, expected [..., T, D]")
+        if x.dtype != q.dtype:
+            raise errors.DTypeError(f"{name}: query is {q.dtype.name}, {what} {x.dtype.name}")
+    if q.shape[-1] != k.shape[-1]:
+        raise errors.ShapeError(f"{name}: query {q.shape} and key {k.shape} differ in their last "
+                                "axis")
+    if k.shape[-2] != v.shape[-2]:
+        raise errors.ShapeError(f"{name}: key {k.shape} and value {v.shape} differ in their number "
+                                "of positions")
+    if enable_gqa:
+        if min(q.ndim, k.ndim, v.ndim) < 3:
+            raise errors.ShapeError(f"{name}: enable_gqa needs a head axis in every input")
+        for what, x in (("key", k), ("value", v)):
+            if x.shape[-3] == 0 or q.shape[-3] % x.shape[-3]:
+                raise errors.ShapeError(f"{name}: {q.shape[-3]} query heads are not a multiple of "
+                                        f"{x.shape[-3]} {what} heads")
+    else:
+        check_broadcast(name, q.shape[:-2], k.shape[:-2], v.shape[:-2])
+
+
+def _heads(x, lead):
+    """x[..., T, D] with leading axes `lead` as [B, H, T, D]."""
+    if x.ndim == 4 and x.shape[:-2] == lead:
+        return x
+    x = np.broadcast_to(x, (*lead, *x.shape[-2:]))
+    if x.ndim == 4:
+        return x
+    if x.ndim < 4:
+        return x.reshape((1,) * (4 - x.ndim) + x.shape)
+    return x.reshape((-1, *x.shape[-3:]))
+
+
+@op(method=False)
+def _attention(be, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed,
+               offset):
+    q, k, v = query, key, value
+    if q.ndim == k.ndim == v.ndim == 4 and (enable_gqa or
+                                            q.shape[:2] == k.shape[:2] == v.shape[:2]):
+        lead = q.shape[:2]
+    else:
+        lead = np.broadcast_shapes(*(x.shape[:-3 if enable_gqa else -2] for x in (q, k, v)))
+        heads = [x.shape[-3:-2] if enable_gqa else () for x in (q, k, v)]
+        q, k, v = (_heads(x, lead + h) for x, h in zip((q, k, v), heads, strict=True))
+        lead = lead + heads[0]
+    if k.shape[1] != v.shape[1]:
+        count = max(k.shape[1], v.shape[1])
+        k, v = (np.repeat(x, count // x.shape[1], axis=1) for x in (k, v))
+        if key.shape[-3] != count or value.shape[-3] != count:
+            raise errors.UnsupportedError("scaled_dot_product_attention: key and value need the "
+                                          "same number of heads")
+    mask = None
+    if attn_mask is not None:
+        mask = _mask(attn_mask, q, k, lead)
+    out, lse = be.attention(q, k, v, mask, is_causal, scale, dropout_p, seed, offset)
+    y = out if query.ndim == 4 and out.shape[:2] == lead else out.reshape(
+        (*lead, *out.shape[-2:]))
+
+    def vjp(g, need):
+        wanted = (need[0], need[1], need[2], mask is not None and need[3])
+        grads = be.attention_grad(g.reshape(out.shape), q, k, v, out, lse, mask, is_causal, scale,
+                                  dropout_p, seed, offset, wanted)
+        return tuple(None if d is None else _unheads(be, d, x)
+                     for d, x in zip(grads, (query, key, value, attn_mask), strict=True))
+
+    return y, vjp
+
+
+def _mask(attn_mask, q, k, lead):
+    """attn_mask as a view that broadcasts over [B, H, T, S]."""
+    name = "scaled_dot_product_attention"
+    if attn_mask.dtype.kind != "b" and attn_mask.dtype != q.dtype:
+        raise errors.DTypeError(f"{name}: attn_mask must be bool or {q.dtype.name}, got "
+                                f"{attn_mask.dtype.name}")
+    full = (*lead, q.shape[-2], k.shape[-2])
+    check_broadcast(name, attn_mask.shape, full)
+    if len(np.broadcast_shapes(attn_mask.shape, full)) > len(full) \
+            or np.broadcast_shapes(attn_mask.shape, full) != full:
+        raise errors.ShapeError(f"{name}: attn_mask {attn_mask.shape} does not fit the scores "
+                                f"{full}")
+    if len(full) <= 4:
+        return attn_mask
+    return np.broadcast_to(attn_mask, full).reshape((*q.shape[:2], *full[-2:]))
+
+
+def _unheads(be, d, x):
+    """The gradient d of a reshaped, broadcast operand, summed back to the operand x."""
+    if d.shape == x.shape:
+        return d
+    if d.ndim == 4 and x.ndim <= 4 and d.size == x.size:
+        return d.reshape(x.shape)
+    if d.ndim > x.ndim or d.size != x.size:
+        lead = d.shape if d.ndim >= x.ndim else None
+        return be.sum_to(d if lead is None else be.contiguous(d), x.shape)
+    return d.reshape(x.shape)
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0,
+                                 is_causal=False, scale=None, enable_gqa=False):
+    """softmax(query @ key^T * scale + mask) @ value, in memory linear in the sequence.
+
+    query [B, H, T, D], key and value [B, H, S, D] -> [B, H, T, D]. A bool mask is True where a
+    query may look, a float mask is added to the scores; a row that may look nowhere gives zeros.
+
+    >>> import minidl as md
+    >>> q = md.randn(1, 2, 5, 4)
+    >>> md.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape
+    (1, 2, 5, 4)
+    """
+    from minidl.ops.random import default_generator
+
+    name = "scaled_dot_product_attention"
+    if is_causal and attn_mask is not None:
+        raise errors.ArgumentError(f"{name}: give attn_mask or is_causal=True, not both")
+    if not 0 <= dropout_p <= 1:
+        raise errors.ArgumentError(f"{name}: dropout_p must be from 0 to 1, got {dropout_p}")
+    for what, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: {what} must be a tensor, got {type(x).__name__}")
+    _check_attention(query.array, key.array, value.array, enable_gqa)
+    seed = offset = 0
+    if dropout_p:
+        count = query.array.size // max(query.shape[-1], 1) * key.shape[-2]
+        seed, offset = default_generator.reserve(count)
+    return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed,
+                      offset)
+
+
+@op(method=False)
+def rotary(be, input, cos, sin, interleaved=False):
+    """Rotate pairs of features of input[..., T, D] by angles given as cos, sin [T, D/2].
+
+    interleaved=False pairs feature i with i + D/2 (Llama), True with i + 1 (GPT-J).
+    """
+    _need_float("rotary", input)
+    t, half = input.shape[-2], input.shape[-1] // 2
+    if input.shape[-1] % 2 or cos.shape != (t, half) or sin.shape != (t, half):
+        raise errors.ShapeError(f"rotary: input {input.shape} needs cos and sin of shape "
+                                f"({t}, {half}), got {cos.shape} and {sin.shape}")
+    y = be.rotary(input, cos, sin, interleaved)
+    return y, lambda g, need: be.rotary_grad(g, cos, sin, interleaved)
+
+
+# ------------------------------------------------------------------------------- cross-entropy
+
+@op(method=False)
+def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+    """-log softmax(input)[target] of input[N, V] and class ids target[N], in one pass.
+
+    Rows whose target is ignore_index count for nothing; reduction is "mean", "sum" or "none".
+    """
+    _need_float("cross_entropy", input)
+    if target.dtype.kind not in "iu":
+        raise errors.DTypeError(f"cross_entropy: class ids must be integers, got "
+                                f"{target.dtype.name}")
+    if input.ndim != 2 or target.shape != input.shape[:1]:
+        raise errors.ShapeError(f"cross_entropy: expected input [N, V] and target [N], got "
+                                f"{input.shape} and {target.shape}")
+    if reduction not in ("mean", "sum", "none"):
+        raise errors.ArgumentError("cross_entropy: reduction must be 'mean', 'sum' or 'none', got "
+                                   f"{reduction!r}")
+    if not 0 <= label_smoothing <= 1:
+        raise errors.ArgumentError("cross_entropy: label_smoothing must be from 0 to 1, got "
+                                   f"{label_smoothing}")
+    ids = target.astype(np.int64, copy=False)
+    try:
+        losses, lse = be.cross_entropy(input, ids, ignore_index, label_smoothing)
+    except IndexError as error:
+        raise errors.DimensionError(str(error)) from None
+    count = 1
+    y = losses
+    if reduction != "none":
+        y = be.sum(losses, (), False)
+    if reduction == "mean":
+        count = int(np.count_nonzero(ids != ignore_index))
+        y = np.asarray(y / count if count else np.nan, input.dtype)
+
+    def vjp(g, need):
+        rows = g
+        if reduction != "none":
+            rows = be.full(ids.shape, float(g) / count if count else 0.0, input.dtype)
+        return be.cross_entropy_grad(rows, input, ids, lse, ignore_index, label_smoothing)
+
+    return y, vjp
+
+
+__all__ = ["axis_of", "cross_entropy", "dropout", "embedding", "layer_norm", "log_softmax",
+           "rms_norm", "rotary", "scaled_dot_product_attention", "softmax"]
