@@ -17,3 +17,4 @@ from minidl_kernels.reference import *  # noqa: E402, F403
 
 scipy_blas.load()
 from minidl_kernels.cpu.blas import linear, linear_grad_weight, matmul, use_blas  # noqa: E402
+from minidl_kernels.cpu.optim import adam_, scale_, sgd_, total_norm  # noqa: E402

@@ -4,3 +4,4 @@ from minidl_kernels.reference.arrays import *
 from minidl_kernels.reference.logic import *
 from minidl_kernels.reference.elementwise import *
 from minidl_kernels.reference.linalg import *
+from minidl_kernels.reference.optim import *
