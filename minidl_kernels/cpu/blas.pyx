@@ -19,12 +19,6 @@ cnp.import_array()
 
 cdef enum:
     INT_LIMIT = 2147483647
-    TILES = 8                   # a product is cut into about this many tiles when it is large
-
-# Floating-point operations worth a tile of their own, and what one tile may have at the most
-# (some 30 ms, after which Ctrl-C is looked at).
-cdef double TILE_MIN = 2.0e6
-cdef double TILE_MAX = 2.0e9
 
 cdef bint _use_blas = True
 
@@ -119,20 +113,33 @@ cdef void tiles_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
                            1 if p.b.transposed else p.b.ld, p.b.ld if p.b.transposed else 1)
 
 
+cdef Py_ssize_t worthwhile_tiles(double flops) noexcept nogil:
+    """Every cut makes BLAS pack one operand again, so small products get few tiles.
+
+    Above 16 GFLOP a tile has at most 2 (some 30 ms), after which Ctrl-C is looked at.
+    """
+    if flops < 4e6:
+        return 1
+    if flops < 1.2e8:
+        return 2
+    if flops < 2e9:
+        return 4
+    return max(<Py_ssize_t>8, <Py_ssize_t>(flops / 2e9))
+
+
 cdef void cut(Product *p) noexcept nogil:
     """Choose the tiles from the shape alone: halve the longer side until there are enough."""
-    cdef double flops = 2.0 * p.m * p.n * p.k
     cdef Py_ssize_t down = 1, across = 1
-    while (flops / (down * across) > TILE_MAX
-           or (down * across < TILES and flops / (down * across) >= 2 * TILE_MIN)):
+    cdef Py_ssize_t wanted = worthwhile_tiles(2.0 * p.m * p.n * p.k)
+    while down * across < wanted:
         if p.m // down >= p.n // across and p.m // down >= 32:
             down *= 2
         elif p.n // across >= 32:
             across *= 2
         else:
             break
-    p.tile_m = round_up((p.m + down - 1) // down, 24) if down > 1 else p.m
-    p.tile_n = round_up((p.n + across - 1) // across, 16) if across > 1 else p.n
+    p.tile_m = round_up((p.m + down - 1) // down, 8) if down > 1 else p.m
+    p.tile_n = round_up((p.n + across - 1) // across, 8) if across > 1 else p.n
     p.tiles = ((p.m + p.tile_m - 1) // p.tile_m) * ((p.n + p.tile_n - 1) // p.tile_n)
 
 
@@ -157,7 +164,7 @@ cdef int compute(Product *p, Py_ssize_t batch) except -1:
     cut(p)
     grain = 1
     if p.tiles == 1:                 # small products: several to a piece
-        grain = max(1, <Py_ssize_t>(TILE_MIN / (2.0 * p.m * p.n * p.k)))
+        grain = max(1, <Py_ssize_t>(2e6 / (2.0 * p.m * p.n * p.k)))
     return run(tiles_task, p, batch * p.tiles, grain)
 
 

@@ -12,6 +12,9 @@ cdef extern from "pool.h":
     void pool_pause()
     int pool_has_openmp()
 
+cdef extern from "isa.h":
+    int minidl_isa()
+
 cdef int _threads = 1
 
 
@@ -54,6 +57,11 @@ def set_num_threads(n):
 def openmp_version():
     """The value of _OPENMP the pool was built with, 0 when built without OpenMP."""
     return pool_has_openmp()
+
+
+def instruction_set():
+    """The instruction set the kernels of this process use: "baseline", "avx2" or "avx512"."""
+    return ("baseline", "avx2", "avx512")[minidl_isa()]
 
 
 def default_num_threads():

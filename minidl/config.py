@@ -1,0 +1,47 @@
+"""What this installation computes with."""
+
+import platform
+import sys
+
+import numpy as np
+
+from minidl_kernels.cpu import memory, scipy_blas, threads
+
+__version__ = "0.1.0"
+
+
+def config():
+    """The facts that show_config prints, as a dictionary.
+
+    >>> sorted(config())[:3]
+    ['blas', 'cpu', 'instruction set']
+    """
+    openmp = threads.openmp_version()
+    return {
+        "minidl": __version__,
+        "python": f"{platform.python_version()} on {sys.platform} {platform.machine()}",
+        "numpy": np.__version__,
+        "cpu": _cpu_name(),
+        "instruction set": threads.instruction_set(),
+        "threads": threads.get_num_threads(),
+        "openmp": str(openmp) if openmp else "not built in: single-threaded",
+        "blas": ", ".join(scipy_blas.describe()) or "unknown to threadpoolctl",
+        "memory in use": f"{memory.memory_stats()['in_use_bytes']:,} bytes",
+    }
+
+
+def show_config():
+    """Print versions, CPU, instruction set, threads and BLAS: what a bug report should contain."""
+    for name, value in config().items():
+        print(f"{name:>16}: {value}")
+
+
+def _cpu_name():
+    try:
+        with open("/proc/cpuinfo") as f:
+            for line in f:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
