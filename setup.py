@@ -31,8 +31,9 @@ DIRECTIVES = {
 
 # What each compiler family wants; -ffast-math is never among it: NaN and inf must propagate.
 FLAGS = {
-    "unix": ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
-             "-fvisibility=hidden", "-g0", "-Wno-unused-function", "-Wno-unknown-pragmas"],
+    "unix": ["-O3", "-std=c11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+             "-fopenmp-simd", "-fvisibility=hidden", "-g0", "-Wno-unused-function",
+             "-Wno-unknown-pragmas"],
     "msvc": ["/O2", "/std:c11", "/openmp:experimental"],
 }
 ISAS = {
