@@ -1,0 +1,411 @@
+/* Flash attention: out = softmax(q k^T * scale + mask) v without ever holding the T by S scores.
+ *
+ * Scores live in blocks of QUERIES by KEYS that fit the first-level cache. Forward keeps a running
+ * maximum m and sum l for every row and rescales what it has when m grows. Backward recomputes a
+ * block of probabilities from lse = m + log l. Inside, scores are in units of log 2 (the factor is
+ * packed into k), because 2^x is cheaper than e^x.
+ *
+ * Forward task: one head and a run of query blocks, so that a packed key block serves several.
+ * Backward task: one key head and every parts-th key block, all its query heads in order.
+ * Tasks depend on the shape only and each sums in a fixed order.
+ */
+#include "attention.h"
+
+#include <math.h>
+
+#include "attention_tile.h"
+#include "philox.h"
+#include "scratch.h"
+
+#define QUERIES 64
+#define KEYS 64
+#define LOG2E 1.44269504088896340736f
+#define LN2 0.69314718055994530942f
+
+static float *row(const AttentionRows *x, Index b, Index h, Index t)
+{
+    return x->data + b * x->b + h * x->h + t * x->t;
+}
+
+/* 2^x for x <= 0, and 0 below 2^-126: relative error below 1e-7. NaN stays NaN. */
+INLINE float exp2_down(float x)
+{
+    float n = x + 12582912.0f; /* 1.5 * 2^23 rounds x to an integer in the low bits */
+    float f = x - (n - 12582912.0f), p = 1.535336188319500e-4f, power;
+    uint32_t bits;
+    memcpy(&bits, &n, 4);
+    bits = (bits << 23) + 0x3f800000u;
+    memcpy(&power, &bits, 4);
+    p = p * f + 1.339887440266574e-3f;
+    p = p * f + 9.618437357674640e-3f;
+    p = p * f + 5.550332471162809e-2f;
+    p = p * f + 2.402264791363012e-1f;
+    p = p * f + 6.931472028550421e-1f;
+    p = p * f + 1.0f;
+    return x < -126.0f ? 0.0f : p * power;
+}
+
+/* s[n] of query t and keys s0.. += mask, or -inf where a boolean mask forbids */
+static void apply_mask(float *s, Index n, const Attention *a, Index b, Index h, Index t, Index s0)
+{
+    Index at = b * a->mask_b + h * a->mask_h + t * a->mask_t + s0 * a->mask_s, step = a->mask_s;
+    if (a->mask_is_bool) {
+        const unsigned char *m = (const unsigned char *)a->mask + at;
+        for (Index j = 0; j < n; j++)
+            s[j] = m[j * step] ? s[j] : -INFINITY;
+    } else {
+        const float *m = (const float *)a->mask + at;
+        if (step == 1)
+            for (Index j = 0; j < n; j++)
+                s[j] += m[j] * LOG2E;
+        else
+            for (Index j = 0; j < n; j++)
+                s[j] += m[j * step] * LOG2E;
+    }
+}
+
+/* keep[n] = keep_scale or 0 for query t and keys s0.. : word ((b H + h) T + t) S + s of the stream */
+static void dropout_row(float *keep, Index n, const Attention *a, Index b, Index h, Index t,
+                        Index s0)
+{
+    uint32_t words[4 * PHILOX_LANES];
+    uint64_t e = (uint64_t)((b * a->H + h) * a->T + t) * (uint64_t)a->S + (uint64_t)s0;
+    uint64_t last = e + (uint64_t)n, first = e / 4;
+    for (uint64_t w = first * 4; w < last; w += 4 * PHILOX_LANES) {
+        philox_group(a->seed, a->offset + w / 4, words);
+        Index skip = (Index)(e > w ? e - w : 0), from = (Index)(w + (uint64_t)skip - e);
+        Index count = MIN(4 * PHILOX_LANES - skip, n - from);
+        for (Index j = 0; j < count; j++)
+            keep[from + j] = words[skip + j] < a->threshold ? 0.0f : a->keep_scale;
+    }
+}
+
+/* Columns of row i that it may see, and the end of those that later products may read. */
+INLINE Index visible(Index i, Index n, Index off) { return MAX(0, MIN(n, i + off + 1)); }
+
+/* Everything past `seen` that the row's vector loops or a neighbouring tile touch */
+INLINE Index fill_past(float *s, Index seen, Index n, float value)
+{
+    Index end = MIN(padded(n), padded(seen) + NR);
+    for (Index j = seen; j < end; j++)
+        s[j] = value;
+    return padded(seen);
+}
+
+/* ------------------------------------------------------------------ forward */
+
+typedef struct {
+    float *kt, *v, *q, *s, *o, *m, *l, *keep;
+    Index rows; /* queries of a task */
+} Forward;
+
+/* Queries of one task: enough blocks that packing k is cheap, few enough to stay in cache. */
+static Index task_rows(const Attention *a)
+{
+    Index width = a->D + a->Dv;
+    return width <= 128 ? 4 * QUERIES : width <= 256 ? 2 * QUERIES : QUERIES;
+}
+
+static Index forward_tasks(const Attention *a)
+{
+    Index rows = task_rows(a);
+    return a->B * a->H * ((a->T + rows - 1) / rows);
+}
+
+static size_t forward_layout(Forward *f, float *p, const Attention *a)
+{
+    float *start = p;
+    Index Dp = padded(a->D), Ep = padded(a->Dv), rows = MIN(task_rows(a), a->T);
+    f->rows = rows;
+    f->kt = p, p += KEYS * a->D;
+    f->v = p, p += KEYS * Ep;
+    f->q = p, p += rows * Dp;
+    f->s = p, p += QUERIES * KEYS;
+    f->o = p, p += rows * Ep;
+    f->m = p, p += rows;
+    f->l = p, p += rows;
+    f->keep = p, p += KEYS;
+    return (size_t)(p - start);
+}
+
+/* One row of a score block: running maximum and sum, s becomes the (unnormalised) probabilities. */
+INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index Ep)
+{
+    float top = *m, sum = 0;
+#pragma omp simd reduction(max : top)
+    for (Index j = 0; j < n; j++)
+        top = s[j] > top ? s[j] : top;
+    float base = top == -INFINITY ? 0.0f : top;
+    if (top > *m) {
+        float shrink = exp2_down(*m - base);
+        *m = top;
+        *l *= shrink;
+        for (Index d = 0; d < Ep; d++)
+            o[d] *= shrink;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (Index j = 0; j < n; j++) {
+        s[j] = exp2_down(s[j] - base);
+        sum += s[j];
+    }
+    *l += sum;
+}
+
+/* s[i, j] = scale q_i . k_j for so few queries that packing k would cost more than it saves */
+static void scores_by_dots(float *s, const float *q, Index ldq, const float *k, Index ldk, Index M,
+                           Index N, Index D, float scale)
+{
+    for (Index j = 0; j < N; j++)
+        for (Index i = 0; i < M; i++) {
+            float dot = 0;
+#pragma omp simd reduction(+ : dot)
+            for (Index d = 0; d < D; d++)
+                dot += q[i * ldq + d] * k[j * ldk + d];
+            s[i * KEYS + j] = dot * scale;
+        }
+}
+
+static void forward_task(const Attention *a, Forward *f, Index task)
+{
+    Index runs = (a->T + f->rows - 1) / f->rows, run = task % runs;
+    Index h = task / runs % a->H, b = task / runs / a->H, hk = h / (a->H / a->Hk);
+    Index t0 = run * f->rows, rows = MIN(f->rows, a->T - t0), Ep = padded(a->Dv), ldq, ldv;
+    Index S = a->causal ? MIN(a->S, t0 + rows) : a->S;
+    const float scale = a->scale * LOG2E;
+    const int few = rows < 4;
+    const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D, &ldq);
+    memset(f->o, 0, (size_t)(rows * Ep) * sizeof(float));
+    for (Index i = 0; i < rows; i++)
+        f->m[i] = -INFINITY, f->l[i] = 0;
+    for (Index s0 = 0; s0 < S; s0 += KEYS) {
+        Index nk = MIN(KEYS, a->S - s0);
+        const float *k = row(&a->k, b, hk, s0), *v = row(&a->v, b, hk, s0);
+        if (!few)
+            pack_transposed(f->kt, k, a->k.t, nk, a->D, scale);
+        if (few && a->Dv % NR == 0)
+            ldv = a->v.t;
+        else
+            v = pack_rows(f->v, v, a->v.t, nk, a->Dv, &ldv);
+        for (Index i0 = a->causal ? MAX(0, (s0 - t0) / QUERIES * QUERIES) : 0; i0 < rows;
+             i0 += QUERIES) {
+            Index nq = MIN(QUERIES, rows - i0), off = a->causal ? t0 + i0 - s0 : FULL;
+            if (few)
+                scores_by_dots(f->s, q, ldq, k, a->k.t, nq, nk, a->D, scale);
+            else
+                scores_product(f->s, KEYS, q + i0 * ldq, ldq, f->kt, nq, nk, a->D, off);
+            for (Index i = 0; i < nq; i++) {
+                float *s = f->s + i * KEYS;
+                Index seen = visible(i, nk, off);
+                if (a->mask)
+                    apply_mask(s, seen, a, b, h, t0 + i0 + i, s0);
+                Index n = fill_past(s, seen, nk, -INFINITY);
+                softmax_row(s, n, f->m + i0 + i, f->l + i0 + i, f->o + (i0 + i) * Ep, Ep);
+                fill_past(s, n, nk, 0.0f);
+                if (a->dropout) {
+                    dropout_row(f->keep, seen, a, b, h, t0 + i0 + i, s0);
+                    for (Index j = 0; j < seen; j++)
+                        s[j] *= f->keep[j];
+                }
+            }
+            add_product(f->o + i0 * Ep, Ep, f->s, KEYS, v, ldv, nq, Ep, nk, off);
+        }
+    }
+    for (Index i = 0; i < rows; i++) {
+        float *out = row(&a->out, b, h, t0 + i), *o = f->o + i * Ep, l = f->l[i];
+        float inverse = l == 0.0f ? 0.0f : 1.0f / l;
+        for (Index d = 0; d < a->Dv; d++)
+            out[d] = o[d] * inverse;
+        a->lse[(b * a->H + h) * a->T + t0 + i] = l == 0.0f ? -INFINITY : f->m[i] * LN2 + logf(l);
+    }
+}
+
+static void forward(void *attention, Index begin, Index end)
+{
+    Attention *a = attention;
+    Forward f;
+    float *scratch = scratch_take(forward_layout(&f, NULL, a));
+    if (!scratch) {
+        scratch_failed(&a->failed);
+        return;
+    }
+    forward_layout(&f, scratch, a);
+    for (Index task = begin; task < end; task++)
+        forward_task(a, &f, task);
+    scratch_give(scratch);
+}
+
+/* ------------------------------------------------------------------ backward */
+
+typedef struct {
+    float *kt, *vt, *k, *q, *g, *p, *ds, *dk, *dv, *delta, *lse2, *keep;
+} Backward;
+
+static size_t backward_layout(Backward *w, float *p, const Attention *a)
+{
+    float *start = p;
+    Index Dp = padded(a->D), Ep = padded(a->Dv), group = a->H / a->Hk;
+    w->kt = p, p += KEYS * a->D;
+    w->vt = p, p += KEYS * a->Dv;
+    w->k = p, p += KEYS * Dp;
+    w->q = p, p += QUERIES * Dp;
+    w->g = p, p += QUERIES * Ep;
+    w->p = p, p += QUERIES * KEYS;
+    w->ds = p, p += QUERIES * KEYS;
+    w->dk = p, p += KEYS * Dp;
+    w->dv = p, p += KEYS * Ep;
+    w->keep = p, p += KEYS;
+    w->delta = p, p += group * a->T;
+    w->lse2 = p, p += group * a->T;
+    return (size_t)(p - start);
+}
+
+/* Where this task adds up dq of a head: the result itself, or its own part of it. */
+static float *dq_rows(const Attention *a, Index part, Index b, Index h, Index t, Index *ld)
+{
+    if (a->parts == 1) {
+        *ld = a->dq.t;
+        return row(&a->dq, b, h, t);
+    }
+    *ld = a->D;
+    return a->dq_parts + (((part * a->B + b) * a->H + h) * a->T + t) * a->D;
+}
+
+/* delta_t = scale * sum_d g out, lse in units of log 2 (+inf for a row that sees nothing), dq = 0 */
+static void prepare_head(const Attention *a, Backward *w, Index part, Index b, Index h, Index slot)
+{
+    float *delta = w->delta + slot * a->T, *lse2 = w->lse2 + slot * a->T;
+    for (Index t = 0; t < a->T; t++) {
+        const float *g = row(&a->g, b, h, t), *out = row(&a->out, b, h, t);
+        float sum = 0, lse = a->lse[(b * a->H + h) * a->T + t];
+#pragma omp simd reduction(+ : sum)
+        for (Index d = 0; d < a->Dv; d++)
+            sum += g[d] * out[d];
+        delta[t] = sum * a->scale;
+        lse2[t] = lse == -INFINITY ? INFINITY : lse * LOG2E;
+        if (a->dq.data) {
+            Index ld;
+            memset(dq_rows(a, part, b, h, t, &ld), 0, (size_t)a->D * sizeof(float));
+        }
+    }
+}
+
+/* p <- probabilities, dp (already times scale) <- gradient of the scores, both of one row */
+INLINE void softmax_grad_row(float *p, float *dp, Index n, float lse2, float delta)
+{
+#pragma omp simd
+    for (Index j = 0; j < n; j++) {
+        float prob = exp2_down(p[j] - lse2);
+        p[j] = prob;
+        dp[j] = prob * (dp[j] - delta);
+    }
+}
+
+INLINE void softmax_grad_row_dropout(float *p, float *dp, const float *keep, Index n, float lse2,
+                                     float delta)
+{
+    for (Index j = 0; j < n; j++) {
+        float prob = exp2_down(p[j] - lse2);
+        p[j] = prob * keep[j];
+        dp[j] = prob * (dp[j] * keep[j] - delta);
+    }
+}
+
+/* One block of queries t0.. against one block of keys s0..: adds to dk, dv and to dq's rows. */
+static void backward_block(const Attention *a, Backward *w, const float *k, Index ldk, Index part,
+                           Index b, Index h, Index slot, Index t0, Index s0)
+{
+    Index nq = MIN(QUERIES, a->T - t0), nk = MIN(KEYS, a->S - s0), Dp = padded(a->D);
+    Index Ep = padded(a->Dv), off = a->causal ? t0 - s0 : FULL, ldq, ldg, ld;
+    const int scores = a->dq.data || a->dk.data;
+    const float *q = pack_rows(w->q, row(&a->q, b, h, t0), a->q.t, nq, a->D, &ldq);
+    const float *g = pack_rows(w->g, row(&a->g, b, h, t0), a->g.t, nq, a->Dv, &ldg);
+    scores_product(w->p, KEYS, q, ldq, w->kt, nq, nk, a->D, off);
+    if (scores)
+        scores_product(w->ds, KEYS, g, ldg, w->vt, nq, nk, a->Dv, off);
+    for (Index i = 0; i < nq; i++) {
+        float *p = w->p + i * KEYS, *ds = w->ds + i * KEYS;
+        float lse2 = w->lse2[slot * a->T + t0 + i], delta = w->delta[slot * a->T + t0 + i];
+        Index seen = visible(i, nk, off);
+        if (a->mask)
+            apply_mask(p, seen, a, b, h, t0 + i, s0);
+        if (a->dropout) {
+            dropout_row(w->keep, seen, a, b, h, t0 + i, s0);
+            softmax_grad_row_dropout(p, ds, w->keep, seen, lse2, delta);
+        } else {
+            softmax_grad_row(p, ds, padded(seen), lse2, delta);
+        }
+        fill_past(p, seen, nk, 0.0f);
+        fill_past(ds, seen, nk, 0.0f);
+    }
+    if (a->dv.data)
+        add_product_t(w->dv, Ep, w->p, KEYS, g, ldg, nk, Ep, nq, off);
+    if (a->dk.data)
+        add_product_t(w->dk, Dp, w->ds, KEYS, q, ldq, nk, Dp, nq, off);
+    if (a->dq.data) {
+        float *dq = dq_rows(a, part, b, h, t0, &ld);
+        add_product(dq, ld, w->ds, KEYS, k, ldk, nq, a->D, nk, off);
+    }
+}
+
+static void store_rows(const AttentionRows *y, const float *x, Index ldx, Index b, Index h,
+                       Index s0, Index n, Index D)
+{
+    if (y->data)
+        for (Index j = 0; j < n; j++)
+            memcpy(row(y, b, h, s0 + j), x + j * ldx, (size_t)D * sizeof(float));
+}
+
+static void backward_task(const Attention *a, Backward *w, Index task)
+{
+    Index part = task % a->parts, hk = task / a->parts % a->Hk, b = task / a->parts / a->Hk;
+    Index group = a->H / a->Hk, Dp = padded(a->D), Ep = padded(a->Dv), ldk;
+    for (Index slot = 0; slot < group; slot++)
+        prepare_head(a, w, part, b, hk * group + slot, slot);
+    for (Index s0 = part * KEYS; s0 < a->S; s0 += a->parts * KEYS) {
+        Index nk = MIN(KEYS, a->S - s0), t_first = a->causal ? s0 / QUERIES * QUERIES : 0;
+        const float *k_rows = row(&a->k, b, hk, s0);
+        pack_transposed(w->kt, k_rows, a->k.t, nk, a->D, a->scale * LOG2E);
+        pack_transposed(w->vt, row(&a->v, b, hk, s0), a->v.t, nk, a->Dv, a->scale);
+        const float *k = pack_rows(w->k, k_rows, a->k.t, nk, a->D, &ldk);
+        memset(w->dk, 0, (size_t)(KEYS * Dp) * sizeof(float));
+        memset(w->dv, 0, (size_t)(KEYS * Ep) * sizeof(float));
+        for (Index slot = 0; slot < group; slot++)
+            for (Index t0 = t_first; t0 < a->T; t0 += QUERIES)
+                backward_block(a, w, k, ldk, part, b, hk * group + slot, slot, t0, s0);
+        store_rows(&a->dk, w->dk, Dp, b, hk, s0, nk, a->D);
+        store_rows(&a->dv, w->dv, Ep, b, hk, s0, nk, a->Dv);
+    }
+}
+
+static void backward(void *attention, Index begin, Index end)
+{
+    Attention *a = attention;
+    Backward w;
+    float *scratch = scratch_take(backward_layout(&w, NULL, a));
+    if (!scratch) {
+        scratch_failed(&a->failed);
+        return;
+    }
+    backward_layout(&w, scratch, a);
+    for (Index task = begin; task < end; task++)
+        backward_task(a, &w, task);
+    scratch_give(scratch);
+}
+
+/* rows begin..end of dq [B, H, T] = the sum of the parts, in order */
+static void sum_parts(void *attention, Index begin, Index end)
+{
+    const Attention *a = attention;
+    Index D = a->D, step = a->B * a->H * a->T * D;
+    for (Index r = begin; r < end; r++) {
+        float *dq = row(&a->dq, r / a->T / a->H, r / a->T % a->H, r % a->T);
+        const float *x = a->dq_parts + r * D;
+        memcpy(dq, x, (size_t)D * sizeof(float));
+        for (Index part = 1; part < a->parts; part++)
+            for (Index d = 0; d < D; d++)
+                dq[d] += x[part * step + d];
+    }
+}
+
+const AttentionTable MINIDL_CAT(minidl_attention, ISA_SUFFIX) = {forward_tasks, forward, backward,
+                                                                 sum_parts};

@@ -1,0 +1,219 @@
+/* Register-tiled matrix products for blocks of a few dozen rows and columns.
+ *
+ *     C[M, N] (+)= A[M, K] @ B[K, N]
+ *
+ * A is read one scalar at a time, a[i * rs + k * cs], so that A and its transpose cost the same.
+ * B is read in panels of NR columns, b[panel * step + k * ldb], so that a row-major matrix
+ * (step NR, ldb its row stride) and a packed transpose (step K * NR, ldb NR) cost the same.
+ * Rows of B are readable up to a multiple of NR columns; C is written in its N columns only.
+ *
+ * A causal block needs only a staircase of the work. Row i of the scores may see columns
+ * j <= i + off; each product below skips the tiles (or the part of k) that lie above the stairs.
+ * A block without a diagonal passes off = FULL.
+ */
+#ifndef MINIDL_ATTENTION_TILE_H
+#define MINIDL_ATTENTION_TILE_H
+
+#include <stddef.h>
+#include <string.h>
+
+typedef ptrdiff_t Index;
+
+#define MR 6
+#define FULL ((Index)1 << 40)
+#define MIN(x, y) ((x) < (y) ? (x) : (y))
+#define MAX(x, y) ((x) > (y) ? (x) : (y))
+
+#if defined(__GNUC__)
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#define NR (2 * LANES)
+#define INLINE static inline __attribute__((always_inline))
+
+/* aligned(4): every access is an unaligned one, which costs nothing where the address is aligned */
+typedef float Vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* `rows` is a constant after inlining: 12 accumulators, 2 loads of B and 6 broadcasts of A a step */
+INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, const float *b,
+                 Index ldb, float *c, Index ldc, int add)
+{
+    Vec acc[MR][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        acc[r][0] = add ? *(const Vec *)(c + r * ldc) : (Vec){0};
+        acc[r][1] = add ? *(const Vec *)(c + r * ldc + LANES) : (Vec){0};
+    }
+    for (Index k = 0; k < K; k++) {
+        Vec b0 = *(const Vec *)b, b1 = *(const Vec *)(b + LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            acc[r][0] += a[r * rs] * b0;
+            acc[r][1] += a[r * rs] * b1;
+        }
+        a += cs;
+        b += ldb;
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        *(Vec *)(c + r * ldc) = acc[r][0];
+        *(Vec *)(c + r * ldc + LANES) = acc[r][1];
+    }
+}
+
+/* y[d, j] = x[j, d] * scale for a 4 by 4 block; y has row stride NR */
+INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
+{
+    Vec4 r0 = *(const Vec4 *)x, r1 = *(const Vec4 *)(x + ldx);
+    Vec4 r2 = *(const Vec4 *)(x + 2 * ldx), r3 = *(const Vec4 *)(x + 3 * ldx);
+    Vec4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5) * scale;
+    Vec4 b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7) * scale;
+    Vec4 c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5) * scale;
+    Vec4 d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7) * scale;
+    *(Vec4 *)y = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    *(Vec4 *)(y + NR) = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    *(Vec4 *)(y + 2 * NR) = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    *(Vec4 *)(y + 3 * NR) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
+#else /* the same arithmetic in the same order for compilers without vector types */
+
+#define NR 8
+#define INLINE static inline
+
+INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, const float *b,
+                 Index ldb, float *c, Index ldc, int add)
+{
+    float acc[MR][NR];
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < NR; j++)
+            acc[r][j] = add ? c[r * ldc + j] : 0;
+    for (Index k = 0; k < K; k++)
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < NR; j++)
+                acc[r][j] += a[r * rs + k * cs] * b[k * ldb + j];
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < NR; j++)
+            c[r * ldc + j] = acc[r][j];
+}
+
+INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
+{
+    for (int d = 0; d < 4; d++)
+        for (int j = 0; j < 4; j++)
+            y[d * NR + j] = x[j * ldx + d] * scale;
+}
+
+#endif
+
+static Index padded(Index n) { return (n + NR - 1) / NR * NR; }
+
+INLINE void tile_rows(int rows, Index K, const float *a, Index rs, Index cs, const float *b,
+                      Index ldb, float *c, Index ldc, int add)
+{
+    switch (rows) {
+    case 6: tile(6, K, a, rs, cs, b, ldb, c, ldc, add); break;
+    case 5: tile(5, K, a, rs, cs, b, ldb, c, ldc, add); break;
+    case 4: tile(4, K, a, rs, cs, b, ldb, c, ldc, add); break;
+    case 3: tile(3, K, a, rs, cs, b, ldb, c, ldc, add); break;
+    case 2: tile(2, K, a, rs, cs, b, ldb, c, ldc, add); break;
+    default: tile(1, K, a, rs, cs, b, ldb, c, ldc, add); break;
+    }
+}
+
+/* One tile whose C may have fewer than NR columns left: it then goes through a small buffer. */
+INLINE void tile_edge(int rows, Index cols, Index K, const float *a, Index rs, Index cs,
+                      const float *b, Index ldb, float *c, Index ldc, int add)
+{
+    if (cols >= NR) {
+        tile_rows(rows, K, a, rs, cs, b, ldb, c, ldc, add);
+        return;
+    }
+    float edge[MR * NR];
+    memset(edge, 0, sizeof edge);
+    for (int r = 0; add && r < rows; r++)
+        memcpy(edge + r * NR, c + r * ldc, (size_t)cols * sizeof(float));
+    tile_rows(rows, K, a, rs, cs, b, ldb, edge, NR, add);
+    for (int r = 0; r < rows; r++)
+        memcpy(c + r * ldc, edge + r * NR, (size_t)cols * sizeof(float));
+}
+
+/* C = A @ B in the tiles that hold some j <= i + off; the others are left as they are */
+static void scores_product(float *c, Index ldc, const float *a, Index lda, const float *b,
+                           Index M, Index N, Index K, Index off)
+{
+    for (Index j = 0; j < N; j += NR)
+        for (Index i = 0; i < M; i += MR) {
+            int rows = (int)MIN(MR, M - i);
+            if (j < i + rows + off)
+                tile_rows(rows, K, a + i * lda, lda, 1, b + j * K, NR, c + i * ldc + j, ldc, 0);
+        }
+}
+
+/* C += A @ B where a[i, k] = 0 for k > i + off */
+static void add_product(float *c, Index ldc, const float *a, Index lda, const float *b, Index ldb,
+                        Index M, Index N, Index K, Index off)
+{
+    for (Index j = 0; j < N; j += NR)
+        for (Index i = 0; i < M; i += MR) {
+            int rows = (int)MIN(MR, M - i);
+            Index depth = MIN(K, i + rows + off);
+            if (depth > 0)
+                tile_edge(rows, N - j, depth, a + i * lda, lda, 1, b + j, ldb, c + i * ldc + j,
+                          ldc, 1);
+        }
+}
+
+/* C += A.T @ B where a[k, i] = 0 for i > k + off */
+static void add_product_t(float *c, Index ldc, const float *a, Index lda, const float *b,
+                          Index ldb, Index M, Index N, Index K, Index off)
+{
+    for (Index j = 0; j < N; j += NR)
+        for (Index i = 0; i < M; i += MR) {
+            Index first = MAX(0, i - off);
+            if (first < K)
+                tile_edge((int)MIN(MR, M - i), N - j, K - first, a + first * lda + i, 1, lda,
+                          b + first * ldb + j, ldb, c + i * ldc + j, ldc, 1);
+        }
+}
+
+/* y: panels of NR rows of x, transposed: y[j / NR, d, j % NR] = x[j, d] * scale, zeros past n */
+static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale)
+{
+    for (Index j = 0; j < n; j += NR, y += D * NR) {
+        Index rows = MIN(NR, n - j), whole = rows / 4 * 4, d = 0;
+        if (rows < NR)
+            memset(y, 0, (size_t)(D * NR) * sizeof(float));
+        for (; d + 4 <= D; d += 4)
+            for (Index r = 0; r < whole; r += 4)
+                transpose4(x + (j + r) * ldx + d, ldx, scale, y + d * NR + r);
+        for (Index r = 0; r < rows; r++)
+            for (Index e = r < whole ? d : 0; e < D; e++)
+                y[e * NR + r] = x[(j + r) * ldx + e] * scale;
+    }
+}
+
+/* Rows of x readable up to a multiple of NR columns: x itself where it is dense, else a copy in y
+ * with zeros past D. Rows far apart would also cost a page each, in every product that reads them. */
+static const float *pack_rows(float *y, const float *x, Index ldx, Index n, Index D, Index *ld)
+{
+    if (ldx == D && D % NR == 0) {
+        *ld = D;
+        return x;
+    }
+    *ld = padded(D);
+    for (Index j = 0; j < n; j++) {
+        memcpy(y + j * *ld, x + j * ldx, (size_t)D * sizeof(float));
+        for (Index d = D; d < *ld; d++)
+            y[j * *ld + d] = 0;
+    }
+    return y;
+}
+
+#endif
