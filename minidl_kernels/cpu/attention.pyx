@@ -4,16 +4,15 @@ Letters: B batches, H query heads, Hk key heads, T queries, S keys, D and Dv the
 """
 
 cimport numpy as cnp
+from libc.math cimport rint, sqrt
 from libc.stdint cimport uint32_t, uint64_t
 
 from minidl_kernels.cpu cimport threads
 from minidl_kernels.cpu.memory cimport copy_f32, empty, f32, ptr
 
-import math
-
 import numpy as np
 
-from minidl_kernels.reference import attention as reference
+from minidl_kernels.reference.attention import attention_mask_grad
 
 cnp.import_array()
 
@@ -105,7 +104,7 @@ cdef int set_inputs(Attention *a, str name, cnp.ndarray q, cnp.ndarray k, cnp.nd
     if a.H and (a.Hk == 0 or a.H % a.Hk):
         raise ValueError(f"{name}: {a.H} query heads are not a multiple of {a.Hk} key heads")
     a.causal = is_causal
-    a.scale = 1 / math.sqrt(max(a.D, 1)) if scale is None else scale
+    a.scale = 1 / sqrt(<double>max(a.D, 1)) if scale is None else scale
     return 0
 
 
@@ -133,13 +132,19 @@ cdef object set_mask(Attention *a, str name, object mask):
 
 
 cdef int set_dropout(Attention *a, str name, double p, object seed, object offset) except -1:
+    cdef double threshold
     if not 0 <= p <= 1:
         raise ValueError(f"{name}: dropout_p must be between 0 and 1, got {p}")
+    threshold = rint(p * 4294967296.0)
     a.dropout = p > 0
-    a.keep_scale = 0 if p == 1 else 1 / (1 - p)
-    a.threshold = <uint32_t>min(round(p * 4294967296.0), 4294967295)
-    a.seed = seed & 0xFFFFFFFFFFFFFFFF
-    a.offset = offset & 0xFFFFFFFFFFFFFFFF
+    a.keep_scale = 0 if threshold > 4294967295.0 else 1 / (1 - p)
+    a.threshold = <uint32_t>min(threshold, 4294967295.0)
+    try:
+        a.seed = seed & 0xFFFFFFFFFFFFFFFF
+        a.offset = offset & 0xFFFFFFFFFFFFFFFF
+    except TypeError:
+        raise TypeError(f"{name}: seed and offset must be ints, got {type(seed).__name__} and "
+                        f"{type(offset).__name__}") from None
     return 0
 
 
@@ -150,6 +155,8 @@ cdef Py_ssize_t grain(double multiplications, Py_ssize_t tasks) noexcept:
 
 cdef double multiplications(Attention *a) noexcept:
     cdef double full = <double>a.B * a.H * a.T * a.S * (a.D + a.Dv)
+    if a.T < 4:
+        full *= 8       # so few queries wait for memory, not for the multiplier
     return full / 2 if a.causal and a.T == a.S else full
 
 
@@ -274,6 +281,6 @@ def attention_grad(g, q, k, v, out, lse, mask=None, is_causal=False, scale=None,
         if a.dq_parts != NULL:
             threads.run(K.sum_parts, &a, a.B * a.H * a.T, max(1, 32768 // max(1, a.D)))
     if need_mask and held is not None and not a.mask_is_bool:
-        dmask = reference.attention_mask_grad(g_, q_, k_, v_, out_, lse_, mask, is_causal, a.scale,
-                                              dropout_p, seed, offset)
+        dmask = attention_mask_grad(g_, q_, k_, v_, out_, lse_, mask, is_causal, a.scale,
+                                    dropout_p, seed, offset)
     return dq, dk, dv, dmask

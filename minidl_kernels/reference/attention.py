@@ -4,6 +4,8 @@ import numpy as np
 
 from minidl_kernels.reference.random import keep_words, words
 
+__all__ = ["attention", "attention_grad"]
+
 _ROWS = 256  # queries at a time where the scores must not all be in memory
 
 
@@ -11,20 +13,19 @@ def _repeat(x, heads):
     return x if x.shape[1] == heads else np.repeat(x, heads // x.shape[1], axis=1)
 
 
+def _factor(q, scale):
+    return q.dtype.type(1 / np.sqrt(max(q.shape[-1], 1)) if scale is None else scale)
+
+
 def _scores(q, k, mask, is_causal, scale, first=0):
     """q k^T * scale + mask, -inf where a query may not look; `first` is the first query's index."""
-    s = np.matmul(q, k.swapaxes(-1, -2)) * s_scale(q, scale)
+    s = np.matmul(q, k.swapaxes(-1, -2)) * _factor(q, scale)
     if mask is not None:
         s = np.where(mask, s, -np.inf) if mask.dtype == np.bool_ else s + mask
     if is_causal:
         T, S = s.shape[-2:]
         s = np.where(np.arange(S) <= first + np.arange(T)[:, None], s, -np.inf)
     return s.astype(q.dtype, copy=False)
-
-
-def s_scale(q, scale):
-    """The given scale, or 1 / sqrt(width)."""
-    return q.dtype.type(1 / np.sqrt(max(q.shape[-1], 1)) if scale is None else scale)
 
 
 def _keep(shape, dtype, dropout_p, seed, offset):
@@ -67,7 +68,7 @@ def attention_grad(g, q, k, v, out, lse, mask=None, is_causal=False, scale=None,
     if keep is not None:
         dp, dropped = dp * keep, p * keep
     ds = p * (dp - (g * out).sum(axis=-1, keepdims=True))
-    scaled = ds * s_scale(q, scale)
+    scaled = ds * _factor(q, scale)
 
     def groups(x):
         group = heads // max(1, key_heads)

@@ -20,6 +20,8 @@ Element e, in C order of the shape, is made from (w: word = lane of a block, b =
 
 import numpy as np
 
+__all__ = ["bits64", "dropout", "integers", "normal", "uniform"]
+
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ALL = (1 << 64) - 1

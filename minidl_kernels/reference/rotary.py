@@ -2,6 +2,8 @@
 
 import numpy as np
 
+__all__ = ["rotary", "rotary_grad"]
+
 
 def rotary(x, cos, sin, interleaved=False):
     """y = (x1 cos - x2 sin, x2 cos + x1 sin) for every pair (x1, x2) of features.

@@ -11,86 +11,12 @@
  */
 #include "attention.h"
 
-#include <math.h>
-
+#include "attention_rows.h"
 #include "attention_tile.h"
-#include "philox.h"
 #include "scratch.h"
 
 #define QUERIES 64
 #define KEYS 64
-#define LOG2E 1.44269504088896340736f
-#define LN2 0.69314718055994530942f
-
-static float *row(const AttentionRows *x, Index b, Index h, Index t)
-{
-    return x->data + b * x->b + h * x->h + t * x->t;
-}
-
-/* 2^x for x <= 0, and 0 below 2^-126: relative error below 1e-7. NaN stays NaN. */
-INLINE float exp2_down(float x)
-{
-    float n = x + 12582912.0f; /* 1.5 * 2^23 rounds x to an integer in the low bits */
-    float f = x - (n - 12582912.0f), p = 1.535336188319500e-4f, power;
-    uint32_t bits;
-    memcpy(&bits, &n, 4);
-    bits = (bits << 23) + 0x3f800000u;
-    memcpy(&power, &bits, 4);
-    p = p * f + 1.339887440266574e-3f;
-    p = p * f + 9.618437357674640e-3f;
-    p = p * f + 5.550332471162809e-2f;
-    p = p * f + 2.402264791363012e-1f;
-    p = p * f + 6.931472028550421e-1f;
-    p = p * f + 1.0f;
-    return x < -126.0f ? 0.0f : p * power;
-}
-
-/* s[n] of query t and keys s0.. += mask, or -inf where a boolean mask forbids */
-static void apply_mask(float *s, Index n, const Attention *a, Index b, Index h, Index t, Index s0)
-{
-    Index at = b * a->mask_b + h * a->mask_h + t * a->mask_t + s0 * a->mask_s, step = a->mask_s;
-    if (a->mask_is_bool) {
-        const unsigned char *m = (const unsigned char *)a->mask + at;
-        for (Index j = 0; j < n; j++)
-            s[j] = m[j * step] ? s[j] : -INFINITY;
-    } else {
-        const float *m = (const float *)a->mask + at;
-        if (step == 1)
-            for (Index j = 0; j < n; j++)
-                s[j] += m[j] * LOG2E;
-        else
-            for (Index j = 0; j < n; j++)
-                s[j] += m[j * step] * LOG2E;
-    }
-}
-
-/* keep[n] = keep_scale or 0 for query t and keys s0.. : word ((b H + h) T + t) S + s of the stream */
-static void dropout_row(float *keep, Index n, const Attention *a, Index b, Index h, Index t,
-                        Index s0)
-{
-    uint32_t words[4 * PHILOX_LANES];
-    uint64_t e = (uint64_t)((b * a->H + h) * a->T + t) * (uint64_t)a->S + (uint64_t)s0;
-    uint64_t last = e + (uint64_t)n, first = e / 4;
-    for (uint64_t w = first * 4; w < last; w += 4 * PHILOX_LANES) {
-        philox_group(a->seed, a->offset + w / 4, words);
-        Index skip = (Index)(e > w ? e - w : 0), from = (Index)(w + (uint64_t)skip - e);
-        Index count = MIN(4 * PHILOX_LANES - skip, n - from);
-        for (Index j = 0; j < count; j++)
-            keep[from + j] = words[skip + j] < a->threshold ? 0.0f : a->keep_scale;
-    }
-}
-
-/* Columns of row i that it may see, and the end of those that later products may read. */
-INLINE Index visible(Index i, Index n, Index off) { return MAX(0, MIN(n, i + off + 1)); }
-
-/* Everything past `seen` that the row's vector loops or a neighbouring tile touch */
-INLINE Index fill_past(float *s, Index seen, Index n, float value)
-{
-    Index end = MIN(padded(n), padded(seen) + NR);
-    for (Index j = seen; j < end; j++)
-        s[j] = value;
-    return padded(seen);
-}
 
 /* ------------------------------------------------------------------ forward */
 
@@ -151,20 +77,6 @@ INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index E
     *l += sum;
 }
 
-/* s[i, j] = scale q_i . k_j for so few queries that packing k would cost more than it saves */
-static void scores_by_dots(float *s, const float *q, Index ldq, const float *k, Index ldk, Index M,
-                           Index N, Index D, float scale)
-{
-    for (Index j = 0; j < N; j++)
-        for (Index i = 0; i < M; i++) {
-            float dot = 0;
-#pragma omp simd reduction(+ : dot)
-            for (Index d = 0; d < D; d++)
-                dot += q[i * ldq + d] * k[j * ldk + d];
-            s[i * KEYS + j] = dot * scale;
-        }
-}
-
 static void forward_task(const Attention *a, Forward *f, Index task)
 {
     Index runs = (a->T + f->rows - 1) / f->rows, run = task % runs;
@@ -178,7 +90,7 @@ static void forward_task(const Attention *a, Forward *f, Index task)
     for (Index i = 0; i < rows; i++)
         f->m[i] = -INFINITY, f->l[i] = 0;
     for (Index s0 = 0; s0 < S; s0 += KEYS) {
-        Index nk = MIN(KEYS, a->S - s0);
+        Index nk = MIN(KEYS, S - s0);
         const float *k = row(&a->k, b, hk, s0), *v = row(&a->v, b, hk, s0);
         if (!few)
             pack_transposed(f->kt, k, a->k.t, nk, a->D, scale);
@@ -190,7 +102,7 @@ static void forward_task(const Attention *a, Forward *f, Index task)
              i0 += QUERIES) {
             Index nq = MIN(QUERIES, rows - i0), off = a->causal ? t0 + i0 - s0 : FULL;
             if (few)
-                scores_by_dots(f->s, q, ldq, k, a->k.t, nq, nk, a->D, scale);
+                few_scores(f->s, KEYS, q, ldq, k, a->k.t, nq, nk, a->D, scale);
             else
                 scores_product(f->s, KEYS, q + i0 * ldq, ldq, f->kt, nq, nk, a->D, off);
             for (Index i = 0; i < nq; i++) {
@@ -207,7 +119,10 @@ static void forward_task(const Attention *a, Forward *f, Index task)
                         s[j] *= f->keep[j];
                 }
             }
-            add_product(f->o + i0 * Ep, Ep, f->s, KEYS, v, ldv, nq, Ep, nk, off);
+            if (few)
+                few_add_product(f->o, Ep, f->s, KEYS, v, ldv, nq, Ep, nk);
+            else
+                add_product(f->o + i0 * Ep, Ep, f->s, KEYS, v, ldv, nq, Ep, nk, off);
         }
     }
     for (Index i = 0; i < rows; i++) {
@@ -282,11 +197,9 @@ static void prepare_head(const Attention *a, Backward *w, Index part, Index b, I
             sum += g[d] * out[d];
         delta[t] = sum * a->scale;
         lse2[t] = lse == -INFINITY ? INFINITY : lse * LOG2E;
-        if (a->dq.data) {
-            Index ld;
-            memset(dq_rows(a, part, b, h, t, &ld), 0, (size_t)a->D * sizeof(float));
-        }
     }
+    for (Index t = 0, ld; a->dq.data && t < a->T; t++)
+        memset(dq_rows(a, part, b, h, t, &ld), 0, (size_t)a->D * sizeof(float));
 }
 
 /* p <- probabilities, dp (already times scale) <- gradient of the scores, both of one row */

@@ -82,8 +82,57 @@ INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
     *(Vec4 *)(y + 3 * NR) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
+/* The four sums over the lanes of a, b, c and d */
+INLINE Vec4 lane_sums(Vec a, Vec b, Vec c, Vec d)
+{
+    Vec4 s[4] = {{0}, {0}, {0}, {0}};
+    const Vec x[4] = {a, b, c, d};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < LANES / 4; j++)
+            s[i] += ((const Vec4 *)&x[i])[j];
+    Vec4 lo = __builtin_shufflevector(s[0], s[1], 0, 4, 1, 5) +
+              __builtin_shufflevector(s[0], s[1], 2, 6, 3, 7);
+    Vec4 hi = __builtin_shufflevector(s[2], s[3], 0, 4, 1, 5) +
+              __builtin_shufflevector(s[2], s[3], 2, 6, 3, 7);
+    return __builtin_shufflevector(lo, hi, 0, 1, 4, 5) +
+           __builtin_shufflevector(lo, hi, 2, 3, 6, 7);
+}
+
+/* s[0..3] = scale * q . k_j for four keys at once; D is a multiple of LANES */
+INLINE void dots4(float *s, const float *q, const float *k, Index ldk, Index D, float scale)
+{
+    Vec a = {0}, b = {0}, c = {0}, d = {0};
+    for (Index i = 0; i < D; i += LANES) {
+        Vec x = *(const Vec *)(q + i);
+        a += x * *(const Vec *)(k + i);
+        b += x * *(const Vec *)(k + ldk + i);
+        c += x * *(const Vec *)(k + 2 * ldk + i);
+        d += x * *(const Vec *)(k + 3 * ldk + i);
+    }
+    *(Vec4 *)s = lane_sums(a, b, c, d) * scale;
+}
+
+/* c[4 NR] += a[K] @ b[K, 4 NR]: eight accumulators hide the latency that one row leaves open */
+INLINE void wide_row(float *c, const float *a, const float *b, Index ldb, Index K)
+{
+    Vec acc[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        acc[i] = *(const Vec *)(c + i * LANES);
+    for (Index k = 0; k < K; k++, b += ldb)
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+            acc[i] += a[k] * *(const Vec *)(b + i * LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        *(Vec *)(c + i * LANES) = acc[i];
+}
+
 #else /* the same arithmetic in the same order for compilers without vector types */
 
+#define LANES 4
 #define NR 8
 #define INLINE static inline
 
@@ -108,6 +157,23 @@ INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
     for (int d = 0; d < 4; d++)
         for (int j = 0; j < 4; j++)
             y[d * NR + j] = x[j * ldx + d] * scale;
+}
+
+INLINE void dots4(float *s, const float *q, const float *k, Index ldk, Index D, float scale)
+{
+    for (int j = 0; j < 4; j++) {
+        float dot = 0;
+        for (Index i = 0; i < D; i++)
+            dot += q[i] * k[j * ldk + i];
+        s[j] = dot * scale;
+    }
+}
+
+INLINE void wide_row(float *c, const float *a, const float *b, Index ldb, Index K)
+{
+    for (Index k = 0; k < K; k++)
+        for (int i = 0; i < 4 * NR; i++)
+            c[i] += a[k] * b[k * ldb + i];
 }
 
 #endif
@@ -170,6 +236,37 @@ static void add_product(float *c, Index ldc, const float *a, Index lda, const fl
         }
 }
 
+/* C = A @ B.T * scale for so few rows of A that packing B would cost more than it saves */
+static void few_scores(float *c, Index ldc, const float *a, Index lda, const float *b, Index ldb,
+                       Index M, Index N, Index K, float scale)
+{
+    Index j = 0;
+    if (K % LANES == 0)
+        for (; j + 4 <= N; j += 4)
+            for (Index i = 0; i < M; i++)
+                dots4(c + i * ldc + j, a + i * lda, b + j * ldb, ldb, K, scale);
+    for (; j < N; j++)
+        for (Index i = 0; i < M; i++) {
+            float dot = 0;
+            for (Index k = 0; k < K; k++)
+                dot += a[i * lda + k] * b[j * ldb + k];
+            c[i * ldc + j] = dot * scale;
+        }
+}
+
+/* C += A @ B for few rows of A, reading B from start to end; N is a multiple of NR */
+static void few_add_product(float *c, Index ldc, const float *a, Index lda, const float *b,
+                            Index ldb, Index M, Index N, Index K)
+{
+    for (Index i = 0; i < M; i++) {
+        Index j = 0;
+        for (; j + 4 * NR <= N; j += 4 * NR)
+            wide_row(c + i * ldc + j, a + i * lda, b + j, ldb, K);
+        for (; j < N; j += NR)
+            tile(1, K, a + i * lda, lda, 1, b + j, ldb, c + i * ldc + j, ldc, 1);
+    }
+}
+
 /* C += A.T @ B where a[k, i] = 0 for i > k + off */
 static void add_product_t(float *c, Index ldc, const float *a, Index lda, const float *b,
                           Index ldb, Index M, Index N, Index K, Index off)
@@ -187,15 +284,15 @@ static void add_product_t(float *c, Index ldc, const float *a, Index lda, const 
 static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale)
 {
     for (Index j = 0; j < n; j += NR, y += D * NR) {
-        Index rows = MIN(NR, n - j), whole = rows / 4 * 4, d = 0;
+        Index rows = MIN(NR, n - j), whole = rows / 4 * 4, deep = D / 4 * 4;
         if (rows < NR)
             memset(y, 0, (size_t)(D * NR) * sizeof(float));
-        for (; d + 4 <= D; d += 4)
-            for (Index r = 0; r < whole; r += 4)
+        for (Index r = 0; r < whole; r += 4)
+            for (Index d = 0; d < deep; d += 4)
                 transpose4(x + (j + r) * ldx + d, ldx, scale, y + d * NR + r);
         for (Index r = 0; r < rows; r++)
-            for (Index e = r < whole ? d : 0; e < D; e++)
-                y[e * NR + r] = x[(j + r) * ldx + e] * scale;
+            for (Index d = r < whole ? deep : 0; d < D; d++)
+                y[d * NR + r] = x[(j + r) * ldx + d] * scale;
     }
 }
 

@@ -1,0 +1,84 @@
+/* One row of attention scores: its exponential, mask, dropout and causal limit. */
+#ifndef MINIDL_ATTENTION_ROWS_H
+#define MINIDL_ATTENTION_ROWS_H
+
+#include <math.h>
+
+#include "attention.h"
+#include "attention_tile.h"
+#include "philox.h"
+
+#define LOG2E 1.44269504088896340736f
+#define LN2 0.69314718055994530942f
+
+static float *row(const AttentionRows *x, Index b, Index h, Index t)
+{
+    return x->data + b * x->b + h * x->h + t * x->t;
+}
+
+/* 2^x for x <= 0, and 0 below 2^-126: relative error below 1e-7. NaN stays NaN. */
+INLINE float exp2_down(float x)
+{
+    float n = x + 12582912.0f; /* 1.5 * 2^23 rounds x to an integer in the low bits */
+    float f = x - (n - 12582912.0f), p = 1.535336188319500e-4f, power;
+    uint32_t bits;
+    memcpy(&bits, &n, 4);
+    bits = (bits << 23) + 0x3f800000u;
+    memcpy(&power, &bits, 4);
+    p = p * f + 1.339887440266574e-3f;
+    p = p * f + 9.618437357674640e-3f;
+    p = p * f + 5.550332471162809e-2f;
+    p = p * f + 2.402264791363012e-1f;
+    p = p * f + 6.931472028550421e-1f;
+    p = p * f + 1.0f;
+    return x < -126.0f ? 0.0f : p * power;
+}
+
+/* s[n] of query t and keys s0.. += mask, or -inf where a boolean mask forbids */
+static void apply_mask(float *s, Index n, const Attention *a, Index b, Index h, Index t, Index s0)
+{
+    Index at = b * a->mask_b + h * a->mask_h + t * a->mask_t + s0 * a->mask_s, step = a->mask_s;
+    if (a->mask_is_bool) {
+        const unsigned char *m = (const unsigned char *)a->mask + at;
+        for (Index j = 0; j < n; j++)
+            s[j] = m[j * step] ? s[j] : -INFINITY;
+    } else {
+        const float *m = (const float *)a->mask + at;
+        if (step == 1)
+            for (Index j = 0; j < n; j++)
+                s[j] += m[j] * LOG2E;
+        else
+            for (Index j = 0; j < n; j++)
+                s[j] += m[j * step] * LOG2E;
+    }
+}
+
+/* keep[n] = keep_scale or 0 for query t and keys s0.. : word ((b H + h) T + t) S + s of the stream */
+static void dropout_row(float *keep, Index n, const Attention *a, Index b, Index h, Index t,
+                        Index s0)
+{
+    uint32_t words[4 * PHILOX_LANES];
+    uint64_t e = (uint64_t)((b * a->H + h) * a->T + t) * (uint64_t)a->S + (uint64_t)s0;
+    uint64_t last = e + (uint64_t)n, first = e / 4;
+    for (uint64_t w = first * 4; w < last; w += 4 * PHILOX_LANES) {
+        philox_group(a->seed, a->offset + w / 4, words);
+        Index skip = (Index)(e > w ? e - w : 0), from = (Index)(w + (uint64_t)skip - e);
+        Index count = MIN(4 * PHILOX_LANES - skip, n - from);
+        for (Index j = 0; j < count; j++)
+            keep[from + j] = words[skip + j] < a->threshold ? 0.0f : a->keep_scale;
+    }
+}
+
+/* Columns of row i that it may see, and the end of those that later products may read. */
+INLINE Index visible(Index i, Index n, Index off) { return MAX(0, MIN(n, i + off + 1)); }
+
+/* Everything past `seen` that the row's vector loops or a neighbouring tile touch */
+INLINE Index fill_past(float *s, Index seen, Index n, float value)
+{
+    Index end = MIN(padded(n), padded(seen) + NR);
+    for (Index j = seen; j < end; j++)
+        s[j] = value;
+    return padded(seen);
+}
+
+#endif
