@@ -1,0 +1,242 @@
+#include "norm.h"
+
+#define GROUP 4
+
+/* Rows that stay in the first cache together. */
+static inline ptrdiff_t group_of(ptrdiff_t C)
+{
+    return C <= 1024 ? GROUP : 1;
+}
+
+/* y = exp(x - shift); returns the sum of y. */
+static double exp_row(float *restrict y, const float *restrict x, ptrdiff_t n, float shift)
+{
+    double total = 0;
+    for (; n > 0; x += ROW_BLOCK, y += ROW_BLOCK, n -= ROW_BLOCK) {
+        const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
+        float part;
+#define TERM(i) (y[i] = row_exp(x[i] - shift))
+        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+#undef TERM
+        total += part;
+    }
+    return total;
+}
+
+static void softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    const SoftmaxJob *job = ctx;
+    const ptrdiff_t C = job->C;
+    for (ptrdiff_t r = begin; r < end; r++) {
+        const float *x = job->a + r * C;
+        float *restrict y = job->out + r * C;
+        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C)));
+        for (ptrdiff_t i = 0; i < C; i++) y[i] *= scale;
+    }
+}
+
+/* dx = y (g - sum(g y)) */
+static void softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    const SoftmaxJob *job = ctx;
+    const ptrdiff_t C = job->C;
+    for (ptrdiff_t r = begin; r < end; r++) {
+        const float *restrict g = job->a + r * C, *restrict y = job->y + r * C;
+        float *restrict dx = job->out + r * C;
+        const float dot = (float)row_dot(g, y, C);
+        for (ptrdiff_t i = 0; i < C; i++) dx[i] = y[i] * (g[i] - dot);
+    }
+}
+
+/* y = (x - max) - log(sum(exp(x - max))): the maximum goes first, it may be large. */
+static void log_softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    const SoftmaxJob *job = ctx;
+    const ptrdiff_t C = job->C;
+    for (ptrdiff_t r = begin; r < end; r++) {
+        const float *restrict x = job->a + r * C;
+        float *restrict y = job->out + r * C;
+        const float top = row_max(x, C);
+        const float log_sum = (float)log(row_exp_sum(x, C, top));
+        for (ptrdiff_t i = 0; i < C; i++) y[i] = (x[i] - top) - log_sum;
+    }
+}
+
+/* dx = g - exp(y) sum(g) */
+static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    const SoftmaxJob *job = ctx;
+    const ptrdiff_t C = job->C;
+    for (ptrdiff_t r = begin; r < end; r++) {
+        const float *restrict g = job->a + r * C, *restrict y = job->y + r * C;
+        float *restrict dx = job->out + r * C;
+        const float sum = (float)row_sum(g, C);
+        for (ptrdiff_t i = 0; i < C; i++) dx[i] = g[i] - row_exp(y[i]) * sum;
+    }
+}
+
+/* first = sum of FIRST(i), second = sum of SECOND(i) for 0 <= i < n, in the manner of ROW_REDUCE. */
+#define REDUCE2(first, second, n, FIRST, SECOND)                                                   \
+    do {                                                                                           \
+        float f_[ROW_LANES], s_[ROW_LANES];                                                        \
+        ptrdiff_t i_ = 0;                                                                          \
+        for (int l_ = 0; l_ < ROW_LANES; l_++) f_[l_] = s_[l_] = -0.0f;                            \
+        for (; i_ + ROW_LANES <= (n); i_ += ROW_LANES)                                             \
+            for (int l_ = 0; l_ < ROW_LANES; l_++) {                                               \
+                f_[l_] += FIRST(i_ + l_);                                                          \
+                s_[l_] += SECOND(i_ + l_);                                                         \
+            }                                                                                      \
+        for (int l_ = 0; l_ < (n) - i_; l_++) {                                                    \
+            f_[l_] += FIRST(i_ + l_);                                                              \
+            s_[l_] += SECOND(i_ + l_);                                                             \
+        }                                                                                          \
+        (first) = ROW_FOLD(f_, ROW_PLUS);                                                          \
+        (second) = ROW_FOLD(s_, ROW_PLUS);                                                         \
+    } while (0)
+
+/* Mean and summed squared deviation of a row that memory delivers once: each block is measured around
+   its own mean while it is in the first cache, and the blocks are merged by Chan's formula. */
+static inline void moments(const float *x, ptrdiff_t n, double *mean, double *deviation)
+{
+    double m = 0, s = 0;
+    for (ptrdiff_t done = 0; done < n; done += ROW_BLOCK) {
+        const float *restrict p = x + done;
+        const ptrdiff_t b = ROW_MIN(n - done, ROW_BLOCK);
+        const double share = 1.0 / (double)b;
+        const float near = (float)(row_sum(p, b) * share);
+        float d1, d2;
+#define FIRST(i) (p[i] - near)
+#define SECOND(i) ((p[i] - near) * (p[i] - near))
+        REDUCE2(d1, d2, b, FIRST, SECOND);
+#undef FIRST
+#undef SECOND
+        const double off = d1 * share, squares = d2 - d1 * off, step = near + off - m;
+        if (done == 0) {
+            m = near + off;
+            s = squares;
+        } else {
+            const double part = (double)b / (double)(done + b);
+            m += step * part;
+            s += squares + step * step * part * (double)done;
+        }
+    }
+    *mean = m;
+    *deviation = s > 0 || s != s ? s : 0;
+}
+
+/* y = (x - mean) rstd weight + bias. The mean is used in two parts, for a float holds too few digits
+   of it when it is much larger than the deviations. Rows go in groups: the long tail of one row's
+   statistics (folds, division, root) runs while the next row is being summed. */
+static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    const NormJob *job = ctx;
+    const ptrdiff_t C = job->C, group = group_of(C);
+    const float *restrict w = job->weight, *restrict b = job->bias;
+    for (ptrdiff_t first = begin; first < end; first += group) {
+        const ptrdiff_t stop = ROW_MIN(end, first + group);
+        double mean[GROUP], scale[GROUP];
+        for (ptrdiff_t r = first; r < stop; r++) moments(job->x + r * C, C, &mean[r - first], &scale[r - first]);
+        for (ptrdiff_t r = 0; r < stop - first; r++) scale[r] = 1.0 / sqrt(scale[r] / (double)C + job->eps);
+        for (ptrdiff_t r = first; r < stop; r++) {
+            const float *restrict x = job->x + r * C;
+            float *restrict y = job->y + r * C;
+            const double m = mean[r - first], s = scale[r - first];
+            const float near = (float)m, rstd = (float)s, rest = (float)((near - m) * s);
+            job->mean[r] = near;
+            job->rstd[r] = rstd;
+            for (ptrdiff_t i = 0; i < C; i++) y[i] = ((x[i] - near) * rstd + rest) * w[i] + b[i];
+        }
+    }
+}
+
+/* With xhat = (x - mean) rstd and h = g weight:
+   dx = rstd (h - sum(h) / C - xhat sum(h xhat) / C), dweight = sum(g xhat), dbias = sum(g).
+   centred == 0 is RMSNorm: mean is 0 and the first sum falls away. */
+static inline void norm_grad_row(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
+                                 float *restrict dbias, int centred)
+{
+    const ptrdiff_t C = job->C;
+    const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
+    const float *restrict w = job->weight;
+    const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
+    if (job->dx) {
+        float *restrict dx = job->dx + r * C;
+        double sum = 0, dot = 0;
+        for (ptrdiff_t done = 0; done < C; done += ROW_BLOCK) {
+            const ptrdiff_t m = ROW_MIN(C - done, ROW_BLOCK);
+            float s, t;
+#define FIRST(i) (g[done + i] * w[done + i])
+#define SECOND(i) (g[done + i] * w[done + i] * (x[done + i] - mean))
+            REDUCE2(s, t, m, FIRST, SECOND);
+#undef FIRST
+#undef SECOND
+            sum += s;
+            dot += t;
+        }
+        const float a = centred ? (float)(sum / (double)C) : 0;
+        const float b = (float)(dot / (double)C * rstd * rstd);
+        for (ptrdiff_t i = 0; i < C; i++)
+            dx[i] = (g[i] * w[i] - a - (x[i] - mean) * b) * rstd;
+    }
+    if (dweight)
+        for (ptrdiff_t i = 0; i < C; i++) dweight[i] += g[i] * ((x[i] - mean) * rstd);
+    if (dbias)
+        for (ptrdiff_t i = 0; i < C; i++) dbias[i] += g[i];
+}
+
+static inline void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
+{
+    const ptrdiff_t C = job->C;
+    for (ptrdiff_t c = begin; c < end; c++) {
+        float *dweight = job->dweight ? job->dweight + c * C : NULL;
+        float *dbias = job->dbias ? job->dbias + c * C : NULL;
+        const ptrdiff_t stop = ROW_MIN(job->N, (c + 1) * job->chunk);
+        if (dweight) memset(dweight, 0, (size_t)C * sizeof(float));
+        if (dbias) memset(dbias, 0, (size_t)C * sizeof(float));
+        for (ptrdiff_t r = c * job->chunk; r < stop; r++)
+            norm_grad_row(job, r, dweight, dbias, centred);
+    }
+}
+
+static void layer_norm_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    norm_grad(ctx, begin, end, 1);
+}
+
+static void rms_norm_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    norm_grad(ctx, begin, end, 0);
+}
+
+/* out = sum over the chunks, in order and in double */
+static void fold(float *restrict out, const float *restrict partial, ptrdiff_t chunks, ptrdiff_t C)
+{
+    double total[256];
+    for (ptrdiff_t j = 0; j < C; j += 256) {
+        const ptrdiff_t width = ROW_MIN(256, C - j);
+        for (ptrdiff_t i = 0; i < width; i++) total[i] = 0;
+        for (ptrdiff_t c = 0; c < chunks; c++)
+            for (ptrdiff_t i = 0; i < width; i++) total[i] += partial[c * C + j + i];
+        for (ptrdiff_t i = 0; i < width; i++) out[j + i] = (float)total[i];
+    }
+}
+
+/* y = x rstd weight with rstd = 1 / sqrt(mean(x x) + eps) */
+static void rms_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
+{
+    const NormJob *job = ctx;
+    const ptrdiff_t C = job->C;
+    const float *restrict w = job->weight;
+    for (ptrdiff_t r = begin; r < end; r++) {
+        const float *restrict x = job->x + r * C;
+        float *restrict y = job->y + r * C;
+        const float rstd = (float)(1.0 / sqrt(row_dot(x, x, C) / (double)C + job->eps));
+        job->rstd[r] = rstd;
+        for (ptrdiff_t i = 0; i < C; i++) y[i] = x[i] * rstd * w[i];
+    }
+}
+
+const NormTable MINIDL_CAT(minidl_norm, ISA_SUFFIX) = {
+    softmax, softmax_grad, log_softmax, log_softmax_grad,
+    layer_norm, layer_norm_grad, rms_norm, rms_norm_grad, fold,
+};

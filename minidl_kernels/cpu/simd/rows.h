@@ -1,0 +1,122 @@
+/* What the kernels over rows share: maxima and sums of one contiguous row.
+   A sum runs in ROW_LANES accumulators, which the compiler keeps in vector registers, over blocks of
+   ROW_BLOCK floats; the lanes are folded pairwise and the blocks are added in double. The order of the
+   adds depends on the length alone. */
+#ifndef MINIDL_ROWS_H
+#define MINIDL_ROWS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../../scalar.h"
+#include "isa.h"
+
+#define ROW_LANES 32
+#define ROW_BLOCK 4096
+#define ROW_MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* A kernel as the thread pool calls it: items [begin, end) of the work that `job` describes. */
+typedef void (*RowTask)(void *job, ptrdiff_t begin, ptrdiff_t end);
+
+/* e^x for x <= 0, exactly 0 where the result would be subnormal: the scale 2^-127 has no bits. */
+S_FN float row_exp(float x)
+{
+    int32_t n;
+    float p, scale;
+    x = x < -88.0f ? -88.0f : x;
+    p = s_exp_split(x, &n);
+    scale = s_pow2(n);
+    return p * scale + scale;
+}
+
+/* The lanes folded to one value by ADD, a tree of fixed shape that stays in registers. */
+#define ROW_FOLD(lane, ADD)                                                                        \
+    ADD(ADD(ADD(ROW_FOLD4(lane, 0, ADD), ROW_FOLD4(lane, 4, ADD)),                                 \
+            ADD(ROW_FOLD4(lane, 2, ADD), ROW_FOLD4(lane, 6, ADD))),                                \
+        ADD(ADD(ROW_FOLD4(lane, 1, ADD), ROW_FOLD4(lane, 5, ADD)),                                 \
+            ADD(ROW_FOLD4(lane, 3, ADD), ROW_FOLD4(lane, 7, ADD))))
+#define ROW_FOLD4(lane, l, ADD)                                                                    \
+    ADD(ADD((lane)[l], (lane)[(l) + 8]), ADD((lane)[(l) + 16], (lane)[(l) + 24]))
+
+/* result = TERM(0) ADD TERM(1) ADD ... for 0 <= i < n, starting from `none`, lane by lane.
+   A sum starts from -0.0f: adding it changes nothing, and it is no memset, which starts slowly. */
+#define ROW_REDUCE(result, n, none, TERM, ADD)                                                     \
+    do {                                                                                           \
+        ptrdiff_t i_ = 0;                                                                          \
+        if ((n) >= ROW_LANES) {                                                                    \
+            float lane_[ROW_LANES];                                                                \
+            for (int l_ = 0; l_ < ROW_LANES; l_++) lane_[l_] = (none);                             \
+            do {                                                                                   \
+                for (int l_ = 0; l_ < ROW_LANES; l_++)                                             \
+                    lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));                                     \
+                i_ += ROW_LANES;                                                                   \
+            } while (i_ + ROW_LANES <= (n));                                                       \
+            for (int l_ = 0; l_ < (n) - i_; l_++) lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));       \
+            (result) = ROW_FOLD(lane_, ADD);                                                       \
+        } else {                                                                                   \
+            (result) = (none);                                                                     \
+            for (; i_ < (n); i_++) (result) = ADD(result, TERM(i_));                               \
+        }                                                                                          \
+    } while (0)
+
+#define ROW_PLUS(a, b) ((a) + (b))
+#define ROW_LARGER(a, b) ((b) > (a) ? (b) : (a))
+
+/* The largest element, -inf of none; a NaN may be passed over (it comes back with the exp or sum). */
+static inline float row_max(const float *x, ptrdiff_t n)
+{
+    float top;
+#define TERM(i) x[i]
+    ROW_REDUCE(top, n, -INFINITY, TERM, ROW_LARGER);
+#undef TERM
+    return top;
+}
+
+/* sum of x */
+static inline double row_sum(const float *x, ptrdiff_t n)
+{
+    double total = 0;
+    for (; n > 0; x += ROW_BLOCK, n -= ROW_BLOCK) {
+        const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
+        float part;
+#define TERM(i) x[i]
+        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+#undef TERM
+        total += part;
+    }
+    return total;
+}
+
+/* sum of a b */
+static inline double row_dot(const float *a, const float *b, ptrdiff_t n)
+{
+    double total = 0;
+    for (; n > 0; a += ROW_BLOCK, b += ROW_BLOCK, n -= ROW_BLOCK) {
+        const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
+        float part;
+#define TERM(i) a[i] * b[i]
+        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+#undef TERM
+        total += part;
+    }
+    return total;
+}
+
+/* sum of exp(x - shift), where no x is above shift */
+static inline double row_exp_sum(const float *x, ptrdiff_t n, float shift)
+{
+    double total = 0;
+    for (; n > 0; x += ROW_BLOCK, n -= ROW_BLOCK) {
+        const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
+        float part;
+#define TERM(i) row_exp(x[i] - shift)
+        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+#undef TERM
+        total += part;
+    }
+    return total;
+}
+
+#endif
