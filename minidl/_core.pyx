@@ -332,6 +332,7 @@ cdef class Op:
     cdef readonly tuple defaults
     cdef bint view
     cdef bint variadic                  # fn(be, *arrays)
+    cdef bint storage
 
     def __call__(self, *args, **kwargs):
         if kwargs or (len(args) > len(self.params) and not self.variadic):
@@ -377,16 +378,17 @@ cdef class Op:
         return tuple(values)
 
 
-def op(fn=None, *, method=True, view=False):
+def op(fn=None, *, method=True, view=False, storage=False):
     """Turn `fn(be, *arrays)`, which returns (result, vjp), into an op on tensors.
 
     The op is attached to Tensor under the function's name unless method=False. `view=True` says
-    that the result may share memory with an argument. vjp(g, need) returns one gradient (or None)
-    per positional argument; need[i] is False where nobody will look at it. A function that returns
-    a tuple of arrays as its result gets a tuple of gradients in vjp.
+    that the result may share memory with an argument; `storage=True` that the op only moves
+    elements and so takes float16 and bfloat16 too, as views do. vjp(g, need) returns one gradient
+    (or None) per positional argument; need[i] is False where nobody will look at it. A function
+    that returns a tuple of arrays as its result gets a tuple of gradients in vjp.
     """
     if fn is None:
-        return lambda f: op(f, method=method, view=view)
+        return lambda f: op(f, method=method, view=view, storage=storage)
     cdef Op self = Op.__new__(Op)
     code = fn.__code__
     self.fn = fn
@@ -396,6 +398,7 @@ def op(fn=None, *, method=True, view=False):
     self.defaults = fn.__defaults__ or ()
     self.view = view
     self.variadic = bool(code.co_flags & 4)
+    self.storage = view or storage
     if method:
         setattr(TensorMethods, fn.__name__, self)
     return self
@@ -437,7 +440,7 @@ cdef object apply(Op op, tuple args):
                 elif kind == cnp.NPY_FLOAT64:
                     exact = True
                 elif kind >= cnp.NPY_FLOAT16:
-                    if not op.view:
+                    if not op.storage:
                         raise errors.DTypeError(
                             f"{op.__name__}: {t.dtype.name} is a storage dtype; convert the tensor "
                             "with .float() first")
@@ -507,7 +510,8 @@ cdef object record_node(Op op, tuple args, object out, object vjp):
 
 cdef inline Tensor attach(Tensor t, Node node):
     """Make `node` the origin of a tensor; integer results stay outside the graph."""
-    if not cnp.PyArray_Check(t.array) or cnp.PyArray_ISFLOAT(<cnp.ndarray>t.array):
+    if not cnp.PyArray_Check(t.array) or cnp.PyArray_ISFLOAT(<cnp.ndarray>t.array) \
+            or cnp.PyArray_ISUSERDEF(<cnp.ndarray>t.array):     # bfloat16
         t.node = node
         t._requires_grad = True
     return t

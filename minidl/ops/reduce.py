@@ -1,0 +1,443 @@
+"""Reductions over any dims: sums, means, extremes, norms.
+
+Kernels take a tuple of dims counted from the front; empty means all of them.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from minidl import dtypes, errors
+from minidl._core import Tensor, op
+from minidl._methods import TensorMethods
+from minidl.ops.elementwise import backend_for, maximum, minimum
+from minidl.ops.shape import axes, axis
+
+__all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "cumsum",
+           "logsumexp", "max", "mean", "min", "norm", "prod", "std", "std_mean", "sum", "var",
+           "var_mean"]
+
+
+# ----------------------------------------------------------------------------------------- doors
+
+def reduced(name, x, dim):
+    """The dims to reduce, counted from the front; None and () stand for all."""
+    found = axes(name, None if dim == () or dim == [] else dim, x.ndim)
+    return found if x.ndim else ()
+
+
+def spread(g, dims, ndim, keepdim):
+    """The gradient of a reduction with its reduced dims back, of size 1."""
+    if keepdim or not ndim:
+        return g
+    shape = list(g.shape)
+    for d in sorted(dims):
+        shape.insert(d, 1)
+    return g.reshape(shape)
+
+
+def converted(name, be, x, dtype):
+    """x as the dtype= of a reduction, and the backend that computes it."""
+    wanted = dtypes.as_dtype(dtype, name).numpy
+    if wanted == x.dtype:
+        return be, x
+    return backend_for(wanted), be.cast(x, wanted)
+
+
+def summable(name, be, x, dtype):
+    """As `converted`; without a dtype= integers and bools add up in int64."""
+    if dtype is None and x.dtype.kind in "iub":
+        dtype = dtypes.int64
+    return (be, x) if dtype is None else converted(name, be, x, dtype)
+
+
+def floating(name, be, x, dtype=None):
+    """As `converted`; without a dtype= the tensor must be a floating-point one."""
+    if dtype is not None:
+        be, x = converted(name, be, x, dtype)
+    if x.dtype.kind != "f":
+        raise errors.DTypeError(f"{name}: expected a floating-point tensor, got {x.dtype}; "
+                                "convert with .float()")
+    return be, x
+
+
+def nonempty(name, x, dims):
+    """Refuse to look for the extreme of nothing."""
+    for d in dims or range(x.ndim):
+        if x.shape[d] == 0:
+            raise errors.DimensionError(f"{name}: dim {d} of shape {x.shape} is empty, it has no "
+                                        "largest or smallest element")
+
+
+# ------------------------------------------------------------------------------------------ sums
+
+@op
+def sum(be, input, dim=None, keepdim=False, dtype=None):
+    """The sum over dims; of integers and bools in int64.
+
+    >>> md.ones(2, 3).sum(dim=1)
+    tensor([3., 3.])
+    """
+    dims, shape, before = reduced("sum", input, dim), input.shape, input.dtype
+    be, x = summable("sum", be, input, dtype)
+    ndim = x.ndim
+
+    def vjp(g, need):
+        dx = np.broadcast_to(spread(g, dims, ndim, keepdim), shape)
+        return dx if dx.dtype == before else be.cast(dx, before)
+
+    return be.sum(x, dims, keepdim), vjp
+
+
+@op
+def mean(be, input, dim=None, keepdim=False, dtype=None):
+    """The mean over dims.
+
+    >>> md.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(0)
+    tensor([2., 3.])
+    """
+    dims, shape, before = reduced("mean", input, dim), input.shape, input.dtype
+    be, x = floating("mean", be, input, dtype)
+    ndim, y = x.ndim, be.mean(x, dims, keepdim)
+    n = x.size // y.size if y.size else 1
+
+    def vjp(g, need):
+        each = be.mul(spread(g, dims, ndim, keepdim), g.dtype.type(1 / n if n else 0))
+        dx = np.broadcast_to(each, shape)
+        return dx if dx.dtype == before else be.cast(dx, before)
+
+    return y, vjp
+
+
+@op
+def logsumexp(be, input, dim, keepdim=False):
+    """log(sum(exp(x))) over dims, without overflow.
+
+    >>> md.zeros(2).logsumexp(0)
+    tensor(0.6931)
+    """
+    dims, ndim = reduced("logsumexp", input, dim), input.ndim
+    if input.dtype.kind != "f":
+        be, input = converted("logsumexp", be, input, dtypes.get_default_dtype())
+    y = be.logsumexp(input, dims, keepdim)
+
+    def vjp(g, need):
+        # an infinite maximum leaves inf - inf: those elements got all or nothing
+        with np.errstate(invalid="ignore"):
+            weight = np.exp(input - spread(y, dims, ndim, keepdim))
+        weight = np.where(np.isneginf(input), input.dtype.type(0), weight)
+        return be.mul(spread(g, dims, ndim, keepdim), weight)
+
+    return y, vjp
+
+
+@op
+def cumsum(be, input, dim, dtype=None):
+    """The running sum along a dim.
+
+    >>> md.tensor([1, 2, 3]).cumsum(0)
+    tensor([1, 3, 6])
+    """
+    d, before = axis("cumsum", dim, input.ndim), input.dtype
+    be, x = summable("cumsum", be, input, dtype)
+    if x.ndim == 0:
+        return be.copy(x), lambda g, need: g if g.dtype == before else be.cast(g, before)
+
+    def vjp(g, need):
+        dx = np.flip(be.cumsum(be.contiguous(np.flip(g, d)), d), d)
+        return be.contiguous(dx) if dx.dtype == before else be.cast(dx, before)
+
+    return be.cumsum(x, d), vjp
+
+
+@op
+def prod(be, input, dim=None, keepdim=False, dtype=None):
+    """The product over a dim, or of all elements.
+
+    >>> md.tensor([2, 3, 4]).prod()
+    tensor(24)
+    """
+    dims, shape, before = reduced("prod", input, dim), input.shape, input.dtype
+    if isinstance(dim, (tuple, list)):
+        raise TypeError(f"prod: dim must be one integer, got {dim}")
+    be, x = summable("prod", be, input, dtype)
+    y = be.prod(x, dims, keepdim)
+
+    def vjp(g, need):
+        wide = spread(g, dims, len(shape), keepdim)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            dx = wide * spread(y, dims, len(shape), keepdim) / x
+        if not x.all():
+            dx = wide * others(x, dims)
+        dx = np.broadcast_to(dx, shape)
+        return be.cast(dx, before)
+
+    return y, vjp
+
+
+def others(x, dims):
+    """For each element the product of all others in its slice: right where some are zero."""
+    rows = np.moveaxis(x, dims, range(-len(dims), 0)) if dims else x
+    flat = rows.reshape((*rows.shape[:rows.ndim - len(dims)], -1))
+    one = np.ones((*flat.shape[:-1], 1), x.dtype)
+    left = np.cumprod(np.concatenate([one, flat[..., :-1]], -1), -1)
+    right = np.cumprod(np.concatenate([one, flat[..., :0:-1]], -1), -1)[..., ::-1]
+    out = (left * right).reshape(rows.shape)
+    return np.moveaxis(out, range(-len(dims), 0), dims) if dims else out
+
+
+@op
+def count_nonzero(be, input, dim=None):
+    """How many elements are not zero, over dims.
+
+    >>> md.tensor([0, 1, 2]).count_nonzero()
+    tensor(2)
+    """
+    dims = reduced("count_nonzero", input, dim)
+    return np.asarray(np.count_nonzero(input, dims or None), np.int64), None
+
+
+# -------------------------------------------------------------------------------------- variance
+
+@op(method=False)
+def variance(be, input, dims, correction, keepdim):
+    """sum((x - mean)^2) / (n - correction), n - correction not below 0."""
+    be, x = floating("var", be, input)
+    y = be.var(x, dims, keepdim, correction)
+    n = x.size // y.size if y.size else 1
+    scale = 2 / (n - correction) if n > correction else np.nan
+
+    def vjp(g, need):
+        wide = spread(g, dims, x.ndim, keepdim)
+        centred = be.sub(x, be.mean(x, dims, True))
+        return be.mul(be.mul(centred, x.dtype.type(scale)), wide)
+
+    return y, vjp
+
+
+def _degrees(name, input, dim, unbiased, correction, keepdim):
+    """The dims and the correction of torch.var's overloads."""
+    if isinstance(dim, bool):  # var(unbiased)
+        dim, unbiased = None, dim
+    if isinstance(unbiased, bool):
+        if correction is not None:
+            raise TypeError(f"{name}: give unbiased or correction, not both")
+        correction = int(unbiased)
+    elif unbiased is not None:
+        raise TypeError(f"{name}: unbiased must be a bool, got {unbiased!r}")
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(input).__name__}")
+    if not input.dtype.is_floating_point:
+        raise errors.DTypeError(f"{name}: expected a floating-point tensor, got "
+                                f"{input.dtype.name}; convert with .float()")
+    return reduced(name, input, dim), 1 if correction is None else correction, bool(keepdim)
+
+
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The variance over dims, divided by n - correction (1 unless given).
+
+    >>> md.tensor([1.0, 3.0]).var()
+    tensor(2.)
+    """
+    return variance(input, *_degrees("var", input, dim, unbiased, correction, keepdim))
+
+
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The square root of the variance."""
+    return variance(input, *_degrees("std", input, dim, unbiased, correction, keepdim)).sqrt()
+
+
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """(variance, mean) over dims."""
+    found = _degrees("var_mean", input, dim, unbiased, correction, keepdim)
+    return variance(input, *found), mean(input, found[0], found[2])
+
+
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """(standard deviation, mean) over dims."""
+    found = _degrees("std_mean", input, dim, unbiased, correction, keepdim)
+    return variance(input, *found).sqrt(), mean(input, found[0], found[2])
+
+
+# -------------------------------------------------------------------------------------- extremes
+
+def shared(be, g, x, y, dims, keepdim):
+    """The gradient of an extreme, shared evenly over the elements that reach it."""
+    ndim = x.ndim
+    hit = x == spread(y, dims, ndim, keepdim)
+    count = hit.sum(dims or None, keepdims=True).astype(x.dtype)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return be.mul(hit.astype(x.dtype), spread(g, dims, ndim, keepdim) / count)
+
+
+def extreme(name, doc):
+    """The op amax or amin."""
+    def fn(be, input, dim=(), keepdim=False):
+        dims = reduced(name, input, dim)
+        nonempty(name, input, dims)
+        y = getattr(be, name)(input, dims, keepdim)
+        return y, lambda g, need: shared(be, g, input, y, dims, keepdim)
+
+    fn.__name__, fn.__doc__ = name, doc
+    return op(fn)
+
+
+amax = extreme("amax", "The largest element over dims; ties share the gradient.\n\n    "
+               ">>> md.tensor([[1, 2], [4, 3]]).amax(1)\n    tensor([2, 4])")
+amin = extreme("amin", "The smallest element over dims; ties share the gradient.")
+
+
+@op(method=False)
+def picked(be, input, dim, keepdim, name):
+    """(the extremes along a dim, their positions); the gradient goes to those positions."""
+    d, shape = axis(name, dim, input.ndim), input.shape
+    nonempty(name, input, (d,) if shape else ())
+    x = input if shape else input.reshape(1)
+    at = np.expand_dims(getattr(be, "arg" + name)(x, d), d)
+    values = np.take_along_axis(x, at, d)
+
+    def vjp(gs, need):
+        dx = be.zeros(x.shape, gs[0].dtype)
+        np.put_along_axis(dx, at, gs[0].reshape(at.shape), d)
+        return dx.reshape(shape)
+
+    out = () if not shape else at.shape if keepdim else shape[:d] + shape[d + 1:]
+    return (be.contiguous(values.reshape(out)), at.reshape(out).astype(np.int64, copy=False)), vjp
+
+
+def overloaded(name, whole, elementwise):
+    """max or min: of all elements, along a dim, or of two tensors."""
+    result = namedtuple(name, ("values", "indices"))
+
+    def fn(input, dim=None, keepdim=False, *, other=None):
+        if isinstance(dim, Tensor):
+            dim, other = None, dim
+        if other is not None:
+            return elementwise(input, other)
+        if dim is None:
+            if input.array.size == 0:
+                raise errors.ShapeError(f"{name}: a tensor without elements (shape {input.shape}) "
+                                        f"has no {name}imum")
+            return whole(input)
+        return result(*picked(input, dim, keepdim, name))
+
+    fn.__name__ = fn.__qualname__ = name
+    return fn, result
+
+
+max, _Max = overloaded("max", amax, maximum)
+max.__doc__ = """The largest element; along a dim (values, indices); of two tensors, elementwise.
+
+    >>> values, indices = md.tensor([[1, 5], [7, 2]]).max(dim=1)
+    >>> values, indices
+    (tensor([5, 7]), tensor([1, 0]))
+    """
+min, _Min = overloaded("min", amin, minimum)
+min.__doc__ = "The smallest element; along a dim (values, indices); of two tensors, elementwise."
+# pickling looks a named tuple up by its module and name
+_Max.__name__ = _Max.__qualname__ = "_Max"
+_Min.__name__ = _Min.__qualname__ = "_Min"
+
+_AMinMax = namedtuple("_AMinMax", ("min", "max"))
+
+
+def aminmax(input, *, dim=None, keepdim=False):
+    """(min, max) of all elements or along a dim."""
+    if dim is not None:
+        dim = axis("aminmax", dim, input.ndim)
+    return _AMinMax(amin(input, () if dim is None else dim, keepdim),
+                    amax(input, () if dim is None else dim, keepdim))
+
+
+def position(name, doc):
+    """The op argmax or argmin."""
+    def fn(be, input, dim=None, keepdim=False):
+        if input.dtype.kind == "b":
+            raise errors.UnsupportedError(f"{name}: not defined for bool tensors")
+        if dim is None:
+            nonempty(name, input, ())
+            at = getattr(be, name)(input.reshape(-1), 0)
+            return np.reshape(at, (1,) * input.ndim if keepdim else ()).astype(np.int64), None
+        d = axis(name, dim, input.ndim)
+        nonempty(name, input, (d,) if input.ndim else ())
+        if input.ndim == 0:
+            return np.zeros((), np.int64), None
+        at = np.asarray(getattr(be, name)(input, d), np.int64)
+        return np.expand_dims(at, d) if keepdim else at, None
+
+    fn.__name__, fn.__doc__ = name, doc
+    return op(fn)
+
+
+argmax = position("argmax", "The position of the largest element along a dim, or flat.\n\n    "
+                  ">>> md.tensor([1, 5, 2]).argmax()\n    tensor(1)")
+argmin = position("argmin", "The position of the smallest element along a dim, or flat.")
+
+
+def quantifier(name, doc, reduce):
+    """The op any or all: bool, or uint8 for uint8."""
+    def fn(be, input, dim=None, keepdim=False):
+        dims = tuple(range(input.ndim)) if dim is None else axes(name, dim, input.ndim)
+        y = reduce(input, dims if input.ndim else (), keepdims=bool(keepdim))
+        return np.asarray(y, np.uint8 if input.dtype == np.uint8 else np.bool_), None
+
+    fn.__name__, fn.__doc__ = name, doc
+    return op(fn)
+
+
+any = quantifier("any", "Whether some element is not zero, over dims.", np.any)
+all = quantifier("all", "Whether every element is not zero, over dims.", np.all)
+
+
+# ----------------------------------------------------------------------------------------- norms
+
+@op(method=False)
+def vector_norm(be, input, p, dims, keepdim):
+    """(sum |x|^p)^(1/p); p = inf, -inf are the extremes of |x|, p = 0 counts the nonzero."""
+    x, ndim = input, input.ndim
+    if p in (np.inf, -np.inf):
+        nonempty("norm", x, dims)
+        size = np.abs(x)
+        y = (be.amax if p > 0 else be.amin)(size, dims, keepdim)
+        return y, lambda g, need: be.mul(shared(be, g, size, y, dims, keepdim), np.sign(x))
+    if p == 0:
+        y = be.sum((x != 0).astype(x.dtype), dims, keepdim)
+        return y, lambda g, need: be.zeros(x.shape, x.dtype)
+    if p == 1:
+        y = be.sum(np.abs(x), dims, keepdim)
+        return y, lambda g, need: be.mul(np.sign(x), spread(g, dims, ndim, keepdim))
+    if p == 2:
+        y = np.sqrt(be.sqsum(x, dims, keepdim))
+    else:
+        y = be.sum(np.abs(x) ** x.dtype.type(p), dims, keepdim) ** x.dtype.type(1 / p)
+    y = np.asarray(y)
+
+    def vjp(g, need):
+        wide = spread(y, dims, ndim, keepdim)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            dx = x / wide if p == 2 else np.sign(x) * (np.abs(x) / wide) ** x.dtype.type(p - 1)
+        dx = np.where((wide == 0) | ((x == 0) & (p < 2)), x.dtype.type(0), dx)
+        return be.mul(dx, spread(g, dims, ndim, keepdim))
+
+    return y, vjp
+
+
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+    """The vector norm over dims: (sum |x|^p)^(1/p), p = 2 unless given.
+
+    >>> md.tensor([3.0, 4.0]).norm()
+    tensor(5.)
+    """
+    if dtype is not None:
+        input = input.to(dtype)
+    if p == "nuc" or (isinstance(p, str) and p != "fro"):
+        raise errors.UnsupportedError(f"norm: p={p!r} is not supported; use a number or 'fro'")
+    if not input.dtype.is_floating_point:
+        raise errors.DTypeError(f"norm: expected a floating-point tensor, got {input.dtype.name}; "
+                                "convert with .float()")
+    return vector_norm(input, 2.0 if p is None or p == "fro" else float(p),
+                       reduced("norm", input, dim), bool(keepdim))
+
+
+for _fn in (var, std, max, min, aminmax, norm):
+    setattr(TensorMethods, _fn.__name__, _fn)
