@@ -1,0 +1,94 @@
+cimport numpy as cnp
+
+cdef extern from "broadcast.h" nogil:
+    enum: EW_MAX_NDIM, EW_GRAIN
+    ctypedef void (*ew_unary)(float *y, const float *x, Py_ssize_t n) noexcept
+    ctypedef void (*ew_unary_grad)(float *dx, const float *g, const float *s,
+                                   Py_ssize_t n) noexcept
+    ctypedef void (*ew_binary)(float *y, const float *a, const float *b, Py_ssize_t n,
+                               int fixed) noexcept
+    ctypedef void (*ew_binary_grad)(float *d, const float *g, const float *a, const float *b,
+                                    Py_ssize_t n, int fixed) noexcept
+    ctypedef struct EwUnary:
+        const char *name
+        const char *saves
+        ew_unary forward
+        ew_unary_grad grad
+    ctypedef struct EwBinary:
+        const char *name
+        const char *da_formula
+        const char *db_formula
+        ew_binary forward
+        ew_binary_grad da
+        ew_binary_grad db
+    ctypedef struct ElementwiseTable:
+        const EwUnary *unary
+        const EwBinary *binary
+    ctypedef struct Job
+    ctypedef void (*ew_row)(const Job *job, float *out, const Py_ssize_t *at, Py_ssize_t n) noexcept
+    ctypedef union EwKernel:
+        ew_unary unary
+        ew_unary_grad unary_grad
+        ew_binary binary
+        ew_binary_grad binary_grad
+    ctypedef struct Job:
+        const ElementwiseTable *table
+        ew_row row
+        EwKernel kernel
+        float *out
+        const void *operand[3]
+        int streamed, keep, ndim
+        float lo, hi
+        Py_ssize_t size
+    void ew_flat(Job *job, int operands, Py_ssize_t size, int fixed) noexcept
+
+
+cdef int execute(Job *job, ew_row row, cnp.ndarray out, bint streamed=*) except -1
+cdef double number(object x, str kernel) except? -1.0
+cdef cnp.ndarray sum_to_shape(cnp.ndarray g, int ndim, const cnp.npy_intp *shape)
+
+
+cdef inline bint ready(object x) noexcept:
+    """Is x a float32 array that a kernel can read as it is?"""
+    return (cnp.PyArray_Check(x) and cnp.PyArray_TYPE(<cnp.ndarray>x) == cnp.NPY_FLOAT32
+            and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>x))
+
+
+cdef class Operands:
+    """What a kernel was given, as contiguous arrays or numbers, and the shape they broadcast to."""
+    cdef Job job
+    cdef str kernel
+    cdef list arrays                    # keeps alive what the job points at
+    cdef float value[3]
+    cdef int count, ndim
+    cdef int ndims[3]
+    cdef const Py_ssize_t *shapes[3]
+    cdef Py_ssize_t shape[EW_MAX_NDIM]
+    cdef int widen(self, cnp.ndarray x) except -1
+    cdef tuple result(self)
+    cdef int array(self, cnp.ndarray x) except -1
+    cdef int add(self, object x) except -1
+    cdef cnp.ndarray compute(self, ew_row row)
+    cdef cnp.ndarray accumulate(self, ew_row row, cnp.ndarray out)
+    cdef int expect(self, cnp.ndarray g) except -1
+
+
+cdef Operands operands(str kernel)
+
+
+cdef class UnaryKernel:
+    """One entry of S_UNARY in scalar.h; `saves` says whether its gradient needs x or y."""
+    cdef const EwUnary *entry
+    cdef readonly str name, grad_name, saves
+    cdef cnp.ndarray forward(self, object x)
+    cdef cnp.ndarray grad(self, object g, object s)
+
+
+cdef class BinaryKernel:
+    """One entry of S_BINARY in scalar.h."""
+    cdef const EwBinary *entry
+    cdef readonly str name, grad_name
+    cdef cnp.ndarray forward(self, object a, object b)
+    cdef tuple grad(self, object g, object a, object b, object need)
+    cdef object side(self, Operands o, object operand, cnp.ndarray dy, const char *formula,
+                     ew_binary_grad kernel)

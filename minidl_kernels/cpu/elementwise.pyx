@@ -1,0 +1,379 @@
+"""Elementwise kernels of the CPU: one function per entry of scalar.h, and the few that are not.
+
+For every unary op NAME there is NAME(x) and NAME_grad(g, s), where s is what the gradient needs
+(UNARY[NAME] says "x" or "y"); for every binary op NAME(a, b) with NumPy broadcasting over arrays
+and numbers, and NAME_grad(g, a, b, need), whose gradients have the shapes of a and b.
+
+>>> import numpy as np
+>>> relu(np.array([-1, 2], np.float32))
+array([0., 2.], dtype=float32)
+"""
+
+cimport numpy as cnp
+from cpython.mem cimport PyMem_Malloc
+from cpython.object cimport PyObject
+from libc.string cimport strcmp
+from minidl_kernels.cpu.memory cimport empty, empty_like, f32, ptr
+from minidl_kernels.cpu.threads cimport Task, run
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "broadcast.h" nogil:
+    """
+    static const ElementwiseTable *ew_pick(void) { return MINIDL_PICK(minidl_elementwise); }
+    """
+    ctypedef struct SumJob:
+        const ElementwiseTable *table
+        float *out
+        const float *x
+        Py_ssize_t outer, length, inner, chunk, chunks, width
+    const ElementwiseTable *ew_pick() noexcept
+    ew_row ew_unary_row, ew_unary_grad_row, ew_binary_row, ew_binary_grad_row
+    void ew_broadcast(Job *job, int ndim, const Py_ssize_t *shape, int operands, const int *ndims,
+                      const Py_ssize_t **shapes) noexcept
+    void ew_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
+    Py_ssize_t ew_sum_plan(SumJob *job) noexcept
+    void ew_sum_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
+
+cdef extern from "Python.h":
+    ctypedef struct PyMethodDef:
+        const char *ml_name
+        void *ml_meth
+        int ml_flags
+        const char *ml_doc
+    int METH_O, METH_FASTCALL
+    object PyCFunction_NewEx(PyMethodDef *definition, object self, object module)
+    bint PyFloat_CheckExact(object)
+    double PyFloat_AS_DOUBLE(object)
+
+cdef const ElementwiseTable *K = ew_pick()
+
+
+cdef int execute(Job *job, ew_row row, cnp.ndarray out, bint streamed=True) except -1:
+    """Run a job whose operands are set; streamed unless the kernel also reads its output."""
+    job.table = K
+    job.row = row
+    job.out = ptr(out)
+    job.streamed = streamed
+    return run(<Task>ew_piece, job, job.size, EW_GRAIN)
+
+
+cdef class Operands:
+    cdef int widen(self, cnp.ndarray x) except -1:
+        """Stretch the shape by that of x."""
+        cdef int n = cnp.PyArray_NDIM(x), d, k
+        cdef const Py_ssize_t *dims = <const Py_ssize_t*>cnp.PyArray_DIMS(x)
+        for k in range(max(n - self.ndim, 0), n):
+            d = k + self.ndim - n
+            if dims[k] != self.shape[d] and dims[k] != 1 and self.shape[d] != 1:
+                raise ValueError(f"{self.kernel}: shapes {self.result()} and {shape_of(x)} do not "
+                                 f"broadcast: axis {k - n} has {self.shape[d]} and {dims[k]} entries")
+        if n > self.ndim:                   # line the old shape up with the last axes
+            for d in range(n - 1, -1, -1):
+                k = d - n + self.ndim
+                self.shape[d] = self.shape[k] if k >= 0 else 1
+            self.ndim = n
+        for k in range(n):
+            if dims[k] != 1:
+                self.shape[k + self.ndim - n] = dims[k]
+        return 0
+
+    cdef tuple result(self):
+        return tuple([self.shape[d] for d in range(self.ndim)])
+
+    cdef int array(self, cnp.ndarray x) except -1:
+        """Add a contiguous array."""
+        self.widen(x)
+        self.arrays.append(x)
+        self.ndims[self.count] = cnp.PyArray_NDIM(x)
+        self.shapes[self.count] = <const Py_ssize_t*>cnp.PyArray_DIMS(x)
+        self.job.operand[self.count] = cnp.PyArray_DATA(x)
+        self.count += 1
+        return 0
+
+    cdef int add(self, object x) except -1:
+        """Add a float32 array or a number."""
+        if cnp.PyArray_Check(x):
+            return self.array(f32(x, self.kernel))
+        self.value[self.count] = number(x, self.kernel)
+        self.ndims[self.count] = 0
+        self.job.operand[self.count] = &self.value[self.count]
+        self.count += 1
+        return 0
+
+    cdef cnp.ndarray compute(self, ew_row row):
+        """The result of a row kernel as a new array."""
+        cdef cnp.ndarray out
+        if not self.arrays:
+            raise TypeError(f"{self.kernel}: expected a float32 array among the operands")
+        out = empty(self.ndim, <cnp.npy_intp*>self.shape)
+        ew_broadcast(&self.job, self.ndim, self.shape, self.count, self.ndims, self.shapes)
+        execute(&self.job, row, out)
+        return out
+
+    cdef cnp.ndarray accumulate(self, ew_row row, cnp.ndarray out):
+        """The same into `out`, which the row kernel also reads and whose shape is the result's."""
+        self.expect(out)
+        ew_broadcast(&self.job, self.ndim, self.shape, self.count, self.ndims, self.shapes)
+        execute(&self.job, row, out, streamed=False)
+        return out
+
+    cdef int expect(self, cnp.ndarray g) except -1:
+        """The array must have exactly the shape that the operands so far broadcast to."""
+        if shape_of(g) != self.result():
+            raise ValueError(f"{self.kernel}: got an array of shape {shape_of(g)} where the "
+                             f"operands broadcast to {self.result()}")
+        return 0
+
+
+cdef Operands operands(str kernel):
+    cdef Operands o = Operands.__new__(Operands)
+    o.kernel = kernel
+    o.arrays = []
+    return o
+
+
+cdef tuple shape_of(cnp.ndarray x):
+    return tuple([cnp.PyArray_DIM(x, d) for d in range(cnp.PyArray_NDIM(x))])
+
+
+cdef double number(object x, str kernel) except? -1.0:
+    if PyFloat_CheckExact(x):
+        return PyFloat_AS_DOUBLE(x)
+    if isinstance(x, (int, float, np.number, np.bool_)):
+        try:
+            return float(x)
+        except OverflowError:
+            raise OverflowError(f"{kernel}: the number {x} is too large for a float") from None
+    raise TypeError(f"{kernel}: expected a float32 array or a number, got {type(x).__name__}")
+
+
+# ---- the kernels of the table ----
+
+cdef class UnaryKernel:
+    cdef cnp.ndarray forward(self, object x):
+        cdef cnp.ndarray a = f32(x, self.name), out = empty_like(a)
+        cdef Job job
+        ew_flat(&job, 1, cnp.PyArray_SIZE(a), 0)
+        job.kernel.unary = self.entry.forward
+        job.operand[0] = ptr(a)
+        execute(&job, ew_unary_row, out)
+        return out
+
+    cdef cnp.ndarray grad(self, object g, object s):
+        cdef cnp.ndarray dy = f32(g, self.grad_name), saved = f32(s, self.grad_name), out
+        cdef Job job
+        if not cnp.PyArray_SAMESHAPE(dy, saved):
+            raise ValueError(f"{self.grad_name}: g has shape {shape_of(dy)} and {self.saves} "
+                             f"{shape_of(saved)}, expected the same")
+        out = empty_like(dy)
+        ew_flat(&job, 2, cnp.PyArray_SIZE(dy), 0)
+        job.kernel.unary_grad = self.entry.grad
+        job.operand[0] = ptr(dy)
+        job.operand[1] = ptr(saved)
+        execute(&job, ew_unary_grad_row, out)
+        return out
+
+
+cdef class BinaryKernel:
+    cdef cnp.ndarray forward(self, object a, object b):
+        cdef Operands o
+        cdef Job job
+        cdef cnp.ndarray out
+        cdef float value
+        if ready(a) and ready(b) and cnp.PyArray_SAMESHAPE(<cnp.ndarray>a, <cnp.ndarray>b):
+            ew_flat(&job, 2, cnp.PyArray_SIZE(<cnp.ndarray>a), 0)
+            job.operand[0] = ptr(<cnp.ndarray>a)
+            job.operand[1] = ptr(<cnp.ndarray>b)
+        elif ready(a) and PyFloat_CheckExact(b):
+            ew_flat(&job, 2, cnp.PyArray_SIZE(<cnp.ndarray>a), 2)
+            value = PyFloat_AS_DOUBLE(b)
+            job.operand[0] = ptr(<cnp.ndarray>a)
+            job.operand[1] = &value
+        else:
+            o = operands(self.name)
+            o.add(a)
+            o.add(b)
+            o.job.kernel.binary = self.entry.forward
+            return o.compute(ew_binary_row)
+        out = empty_like(<cnp.ndarray>a)
+        job.kernel.binary = self.entry.forward
+        execute(&job, ew_binary_row, out)
+        return out
+
+    cdef tuple grad(self, object g, object a, object b, object need):
+        cdef Operands o = operands(self.grad_name)
+        cdef cnp.ndarray dy = f32(g, self.grad_name)
+        cdef bint need_a = need[0], need_b = need[1]
+        o.add(a)
+        o.add(b)
+        o.expect(dy)
+        o.array(dy)
+        return (self.side(o, a, dy, self.entry.da_formula, self.entry.da) if need_a else None,
+                self.side(o, b, dy, self.entry.db_formula, self.entry.db) if need_b else None)
+
+    cdef object side(self, Operands o, object operand, cnp.ndarray dy, const char *formula,
+                     ew_binary_grad kernel):
+        """The gradient of one operand, summed to its shape; None for a number."""
+        if not cnp.PyArray_Check(operand):
+            return None
+        if strcmp(formula, b"g") != 0:
+            o.job.kernel.binary_grad = kernel
+            dy = o.compute(ew_binary_grad_row)
+        return sum_to_shape(dy, cnp.PyArray_NDIM(<cnp.ndarray>operand),
+                            cnp.PyArray_DIMS(<cnp.ndarray>operand))
+
+
+cdef object call_unary(object self, object x):
+    return (<UnaryKernel>self).forward(x)
+
+
+cdef object call_unary_grad(object self, PyObject **args, Py_ssize_t count):
+    check_count((<UnaryKernel>self).grad_name, count, 2)
+    return (<UnaryKernel>self).grad(<object>args[0], <object>args[1])
+
+
+cdef object call_binary(object self, PyObject **args, Py_ssize_t count):
+    check_count((<BinaryKernel>self).name, count, 2)
+    return (<BinaryKernel>self).forward(<object>args[0], <object>args[1])
+
+
+cdef object call_binary_grad(object self, PyObject **args, Py_ssize_t count):
+    check_count((<BinaryKernel>self).grad_name, count, 4)
+    return (<BinaryKernel>self).grad(<object>args[0], <object>args[1], <object>args[2],
+                                     <object>args[3])
+
+
+cdef inline int check_count(str name, Py_ssize_t count, int expected) except -1:
+    if count != expected:
+        raise TypeError(f"{name}: expected {expected} arguments, got {count}")
+    return 0
+
+
+_texts = []  # what the function definitions point at
+
+
+cdef object function(object self, str name, str signature, str doc, void *call, int flags):
+    """A built-in function that calls `call` with `self`: the cheapest call Python has."""
+    cdef PyMethodDef *definition = <PyMethodDef*>PyMem_Malloc(sizeof(PyMethodDef))
+    if definition == NULL:
+        raise MemoryError("elementwise: no memory for a function definition")
+    texts = (name.encode(), f"{name}({signature}, /)\n--\n\n{doc}".encode())
+    _texts.append(texts)
+    definition.ml_name = <bytes>texts[0]
+    definition.ml_doc = <bytes>texts[1]
+    definition.ml_meth = call
+    definition.ml_flags = flags
+    return PyCFunction_NewEx(definition, self, __name__)
+
+
+def _functions():
+    """Every function of the table by name, and what each unary gradient needs."""
+    cdef UnaryKernel u
+    cdef BinaryKernel b
+    cdef const EwUnary *unary = K.unary
+    cdef const EwBinary *binary = K.binary
+    found, saves, names = {}, {}, []
+    while unary.name != NULL:
+        u = UnaryKernel.__new__(UnaryKernel)
+        u.entry = unary
+        u.name, u.saves = unary.name.decode(), unary.saves.decode()
+        u.grad_name = u.name + "_grad"
+        found[u.name] = function(u, u.name, "x", f"{u.name} of x, element by element.",
+                                 <void*>call_unary, METH_O)
+        found[u.grad_name] = function(u, u.grad_name, f"g, {u.saves}",
+                                      f"The gradient of y = {u.name}(x), from g and {u.saves}.",
+                                      <void*>call_unary_grad, METH_FASTCALL)
+        saves[u.name] = u.saves
+        unary += 1
+    while binary.name != NULL:
+        b = BinaryKernel.__new__(BinaryKernel)
+        b.entry = binary
+        b.name = binary.name.decode()
+        b.grad_name = b.name + "_grad"
+        found[b.name] = function(b, b.name, "a, b", f"{b.name} of a and b with broadcasting.",
+                                 <void*>call_binary, METH_FASTCALL)
+        found[b.grad_name] = function(b, b.grad_name, "g, a, b, need",
+                                      f"(da, db) of {b.name}(a, b); None where need is False.",
+                                      <void*>call_binary_grad, METH_FASTCALL)
+        names.append(b.name)
+        binary += 1
+    return found, saves, tuple(names)
+
+
+_table, UNARY, BINARY = _functions()
+globals().update(_table)
+__all__ = [*_table, "UNARY", "BINARY", "sum_to"]
+
+
+# ---- sums over broadcast axes ----
+
+cdef cnp.ndarray sum_middle(cnp.ndarray x, Py_ssize_t outer, Py_ssize_t length, Py_ssize_t inner):
+    """(outer, inner) sums of a contiguous (outer, length, inner) array."""
+    cdef SumJob job
+    cdef cnp.npy_intp shape[3]
+    cdef Py_ssize_t tasks, work
+    cdef cnp.ndarray out
+    job.table = K
+    job.x = ptr(x)
+    job.outer, job.length, job.inner = outer, length, inner
+    tasks = ew_sum_plan(&job)
+    shape[0], shape[1], shape[2] = outer, job.chunks, inner
+    out = empty(3, shape)
+    job.out = ptr(out)
+    work = max(job.chunk * job.width, <Py_ssize_t>1)
+    run(<Task>ew_sum_piece, &job, tasks, max(EW_GRAIN // work, <Py_ssize_t>1))
+    return out if job.chunks == 1 else sum_middle(out, outer, job.chunks, inner)
+
+
+cdef cnp.ndarray sum_to_shape(cnp.ndarray g, int ndim, const cnp.npy_intp *shape):
+    """g summed over the axes that broadcasting `shape` to g's shape has stretched."""
+    cdef int n = cnp.PyArray_NDIM(g), d
+    cdef cnp.npy_intp *dims = cnp.PyArray_DIMS(g)
+    cdef cnp.npy_intp target[EW_MAX_NDIM]
+    cdef cnp.PyArray_Dims result
+    cdef Py_ssize_t outer, length = 1, inner = 1
+    cdef cnp.ndarray x = g
+    cdef bint stretched, pending = False
+    for d in range(n - 1, -1, -1):          # runs of stretched axes, the last run first
+        target[d] = shape[d - n + ndim] if d >= n - ndim else 1
+        stretched = target[d] != dims[d]
+        if pending and not stretched and dims[d] != 1:
+            outer = 1
+            for k in range(d + 1):
+                outer *= dims[k]
+            x = sum_middle(x, outer, length, inner)
+            length, pending = 1, False
+        if stretched:
+            length *= dims[d]
+            pending = True
+        elif dims[d] != 1:
+            inner *= dims[d]
+    if pending:
+        x = sum_middle(x, 1, length, inner)
+    if x is g and n == ndim:
+        return g
+    result.ptr, result.len = <cnp.npy_intp*>shape, ndim
+    return cnp.PyArray_Newshape(x, &result, cnp.NPY_CORDER)
+
+
+def sum_to(g, shape):
+    """g summed back to `shape`, which must broadcast to g's shape; g itself when it is the same.
+
+    >>> import numpy as np
+    >>> sum_to(np.ones((4, 3), np.float32), (3,))
+    array([4., 4., 4.], dtype=float32)
+    """
+    cdef cnp.ndarray x = f32(g, "sum_to")
+    cdef cnp.npy_intp dims[EW_MAX_NDIM]
+    cdef tuple wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    cdef int n = cnp.PyArray_NDIM(x), ndim = <int>len(wanted), d
+    cdef bint fits = ndim <= n
+    for d in range(ndim if fits else 0):
+        dims[d] = wanted[d]
+        fits = fits and (dims[d] == cnp.PyArray_DIM(x, n - ndim + d) or dims[d] == 1)
+    if not fits:
+        raise ValueError(f"sum_to: shape {wanted} does not broadcast to g's shape {shape_of(x)}")
+    return sum_to_shape(x, ndim, dims)
