@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from minidl import dtypes, ops
-from minidl._core import Tensor, is_grad_enabled
+from minidl._core import Tensor
 from minidl.errors import ArgumentError, GradientError, ShapeError
+from minidl.grad_mode import is_grad_enabled
 
 from . import functional as F
 from .linear import Linear

@@ -56,7 +56,10 @@ class _Trail:
     """Where an error came from: the labels from the outermost known module to the innermost."""
 
     def __init__(self, error: MinidlError, innermost: Module) -> None:
-        self.message = str(error)
+        op, found, rest = str(error).partition(": ")
+        # The layer's name says what its own op would: "Linear 4→3: linear: input has ..."
+        same = found and op.replace("_", "") == type(innermost).__name__.lower()
+        self.message = rest if same else str(error)
         self.innermost = innermost.summary()
         self.outermost = innermost
         self.seen = {id(innermost)}

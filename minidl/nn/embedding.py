@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minidl import ops
-from minidl._core import Tensor, no_grad
+from minidl._core import Tensor
+from minidl.grad_mode import no_grad
 
 from . import functional as F
 from . import init

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from minidl import ops
-from minidl._core import Tensor, no_grad
+from minidl._core import Tensor
+from minidl.grad_mode import no_grad
 
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from minidl import dtypes
-from minidl._core import Tensor, no_grad
+from minidl._core import Tensor
 from minidl.errors import MinidlError
+from minidl.grad_mode import no_grad
 
 from . import describe, state
 from .attributes import Attributes

@@ -51,22 +51,15 @@ class RotaryEmbedding(Module):
         when each row of the batch has its own."""
         if positions is None:
             cos, sin = self.tables(start, input.shape[-2])
-        else:
-            self.tables(0, int(positions.max().item()) + 1)
-            cos, sin = self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
-        return rotate(input, cos, sin)
+            return ops.rotary(input, cos.to(input.dtype), sin.to(input.dtype))
+        self.tables(0, int(positions.max().item()) + 1)
+        # (B, 1, T, D/2): the same angles for every head of a row.
+        cos = self.cos[positions].unsqueeze(1).to(input.dtype)
+        sin = self.sin[positions].unsqueeze(1).to(input.dtype)
+        x1, x2 = ops.chunk(input, 2, -1)
+        return ops.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
         return f"{self.head_dim}, base={self.base}"
 
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """(x1 cos - x2 sin, x2 cos + x1 sin) for the halves x1, x2 of the last axis.
-
-    Shapes: x (..., T, D), cos and sin (T, D/2) or broadcastable to (..., T, D/2).
-    """
-    if cos.dtype != x.dtype:
-        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-    x1, x2 = ops.chunk(x, 2, -1)
-    return ops.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)

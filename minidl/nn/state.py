@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from minidl._core import Tensor, no_grad
+from minidl._core import Tensor
+from minidl.grad_mode import no_grad
 
 from .parameter import Parameter
 

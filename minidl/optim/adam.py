@@ -8,6 +8,7 @@ from typing import Any
 from minidl import ops
 from minidl._core import Tensor
 
+from .fused import by_backend, gradients, mark_written
 from .optimizer import Optimizer, Params
 from .options import check_betas, check_not_negative, refuse
 
@@ -63,7 +64,11 @@ class Adam(Optimizer):
             state["step"] += 1
             by_step.setdefault(state["step"], []).append(param)
         for step, together in by_step.items():
-            self._update(group, together, step)
+            if group["amsgrad"]:
+                self._amsgrad(group, together, step)
+                continue
+            for backend, some in by_backend(together).items():
+                self._fused(backend, group, some, step)
 
     def _state(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
         state = self.state.get(param)
@@ -75,24 +80,38 @@ class Adam(Optimizer):
         state["step"] = int(state["step"])  # PyTorch saves it as a tensor
         return state
 
-    def _update(self, group: dict[str, Any], params: list[Tensor], step: int) -> None:
+    def _fused(self, backend: Any, group: dict[str, Any], params: list[Tensor], step: int) -> None:
         states = [self.state[param] for param in params]
-        decay, decoupled = group["weight_decay"], group["decoupled_weight_decay"]
-        grads = [-p.grad if group["maximize"] else p.grad for p in params]
-        if decay and not decoupled:
-            grads = [grad + param * decay for grad, param in zip(grads, params, strict=True)]
-        adamw_(
-            params,
-            grads,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
+        backend.adam_(
+            [param.array for param in params],
+            gradients(params),
+            [state["exp_avg"].array for state in states],
+            [state["exp_avg_sq"].array for state in states],
             float(group["lr"]),
             *group["betas"],
             group["eps"],
-            decay if decoupled else 0.0,
+            group["weight_decay"],
             step,
-            [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else None,
+            group["decoupled_weight_decay"],
+            group["maximize"],
         )
+        mark_written(params, f"step of {type(self).__name__}")
+
+    def _amsgrad(self, group: dict[str, Any], params: list[Tensor], step: int) -> None:
+        (beta1, beta2), lr, decay = group["betas"], float(group["lr"]), group["weight_decay"]
+        for param in params:
+            state = self.state[param]
+            m, v, v_max = state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]
+            grad = -param.grad if group["maximize"] else param.grad
+            if decay and group["decoupled_weight_decay"]:
+                param.mul_(1 - lr * decay)
+            elif decay:
+                grad = grad + param * decay
+            m.mul_(beta1).add_(grad, alpha=1 - beta1)
+            v.mul_(beta2).add_(grad * grad, alpha=1 - beta2)
+            v_max.copy_(ops.maximum(v_max, v))
+            denominator = ops.sqrt(v_max) / math.sqrt(1 - beta2**step) + group["eps"]
+            param.sub_(m / denominator, alpha=lr / (1 - beta1**step))
 
 
 class AdamW(Adam):
@@ -129,32 +148,3 @@ class AdamW(Adam):
             decoupled_weight_decay=True,
         )
 
-
-def adamw_(
-    params: list[Tensor],
-    grads: list[Tensor],
-    m: list[Tensor],
-    v: list[Tensor],
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    step: int,
-    v_max: list[Tensor] | None = None,
-) -> None:
-    """AdamW's step of all ``params`` in place, with their moments ``m`` and ``v`` (and ``v_max``).
-
-    Shapes: the i-th tensor of each list has the i-th parameter's shape.
-    """
-    step_size = lr / (1 - beta1**step)
-    root = math.sqrt(1 - beta2**step)
-    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
-        if weight_decay:
-            p.mul_(1 - lr * weight_decay)
-        m[i].mul_(beta1).add_(g, alpha=1 - beta1)
-        v[i].mul_(beta2).add_(g * g, alpha=1 - beta2)
-        second = v[i]
-        if v_max is not None:
-            second = v_max[i].copy_(ops.maximum(v_max[i], v[i]))
-        p.sub_(m[i] / (ops.sqrt(second) / root + eps), alpha=step_size)

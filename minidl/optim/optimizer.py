@@ -6,7 +6,8 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minidl._core import Tensor, enable_grad, no_grad
+from minidl._core import Tensor
+from minidl.grad_mode import enable_grad, no_grad
 
 Params = Iterable[Any]
 

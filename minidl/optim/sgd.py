@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from minidl import ops
 from minidl._core import Tensor
 
+from .fused import by_backend, gradients, mark_written
 from .optimizer import Optimizer, Params
 from .options import check_not_negative, refuse
 
@@ -47,18 +49,37 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def update(self, group: dict[str, Any], params: list[Tensor]) -> None:
-        """One step of the parameters of a group."""
-        lr, momentum, decay = group["lr"], group["momentum"], group["weight_decay"]
-        for param in params:
-            grad = -param.grad if group["maximize"] else param.grad
-            if decay:
-                grad = grad + param * decay
-            if momentum:
-                state = self.state.setdefault(param, {})
-                buffer = state.get("momentum_buffer")
-                if buffer is None:
-                    buffer = state["momentum_buffer"] = grad.detach().clone()
-                else:
-                    buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-                grad = grad + buffer * momentum if group["nesterov"] else buffer
-            param.add_(grad, alpha=-lr)
+        """One step of the parameters of a group: first those without a momentum yet, then the
+        others, all of a kind in one call."""
+        if not group["momentum"]:
+            parts = [(params, False)]
+        else:
+            new = [param for param in params if self._buffer(param) is None]
+            for param in new:
+                self.state.setdefault(param, {})["momentum_buffer"] = ops.zeros_like(param)
+            fresh = {id(param) for param in new}
+            parts = [(new, True), ([p for p in params if id(p) not in fresh], False)]
+        for some, first in parts:
+            for backend, together in by_backend(some).items():
+                self._fused(backend, group, together, first)
+
+    def _buffer(self, param: Tensor) -> Tensor | None:
+        return self.state.get(param, {}).get("momentum_buffer")
+
+    def _fused(
+        self, backend: Any, group: dict[str, Any], params: list[Tensor], first: bool
+    ) -> None:
+        momentum = group["momentum"]
+        backend.sgd_(
+            [param.array for param in params],
+            gradients(params),
+            [self.state[p]["momentum_buffer"].array for p in params] if momentum else None,
+            float(group["lr"]),
+            momentum,
+            group["dampening"],
+            group["weight_decay"],
+            group["nesterov"],
+            first,
+            group["maximize"],
+        )
+        mark_written(params, "step of SGD")

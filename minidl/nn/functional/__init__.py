@@ -2,9 +2,11 @@
 
 from minidl.ops import (
     gelu,
+    layer_norm,
     linear,
     logsigmoid,
     one_hot,
+    rms_norm,
     scaled_dot_product_attention,
     sigmoid,
     softplus,
@@ -57,7 +59,7 @@ from .loss import (
     soft_margin_loss,
     triplet_margin_loss,
 )
-from .normalization import group_norm, layer_norm, rms_norm
+from .normalization import group_norm
 from .shape import pad
 from .sparse import embedding
 

@@ -125,14 +125,26 @@ def cross_entropy(
     if tuple(target.shape) == tuple(input.shape) and target.is_floating_point():
         return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     scores = _classes_last("cross_entropy", input, target)
+    if weight is None:
+        return _fused_cross_entropy(scores, target, ignore_index, label_smoothing, reduction)
     logp = ops.log_softmax(scores, -1)
     ids = _Target("cross_entropy", logp, target, weight, ignore_index)
     loss = _nll(ids, logp, reduction)
     if label_smoothing == 0:
         return loss
-    spread = -(logp if weight is None else logp * weight).sum(-1)
+    spread = -(logp * weight).sum(-1)
     spread = ids.reduce(ops.where(ids.kept, spread, 0.0), reduction)
     return loss * (1 - label_smoothing) + spread * (label_smoothing / logp.shape[-1])
+
+
+def _fused_cross_entropy(
+    scores: Tensor, target: Tensor, ignore_index: int, smoothing: float, reduction: str
+) -> Tensor:
+    """One pass over the rows of ``scores`` (..., C), without making the log-probabilities."""
+    rows = scores.reshape((-1, scores.shape[-1])) if scores.ndim != 2 else scores
+    ids = target.reshape((-1,)) if target.ndim != 1 else target
+    loss = ops.cross_entropy(rows, ids, ignore_index, smoothing, reduction)
+    return loss.reshape(tuple(target.shape)) if reduction == "none" else loss
 
 
 def _soft_cross_entropy(

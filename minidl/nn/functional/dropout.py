@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from minidl import ops
 from minidl._core import Tensor
-from minidl.errors import ArgumentError
 
 
 def dropout(
@@ -15,8 +14,5 @@ def dropout(
     >>> F.dropout(md.ones(4), 0.5, training=False)
     tensor([1., 1., 1., 1.])
     """
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0:
-        return input
-    return input.copy_(ops.dropout(input, p)) if inplace else ops.dropout(input, p)
+    dropped = ops.dropout(input, p, training)
+    return input.copy_(dropped) if inplace and dropped is not input else dropped

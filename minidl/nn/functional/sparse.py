@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl import ops
 from minidl._core import Tensor
-from minidl.errors import ArgumentError, UnsupportedError
+from minidl.errors import UnsupportedError
 
 
 def check_embedding_options(max_norm: object, scale_grad_by_freq: bool, sparse: bool) -> None:
@@ -38,11 +38,4 @@ def embedding(
     """
     if max_norm is not None or scale_grad_by_freq or sparse:
         check_embedding_options(max_norm, scale_grad_by_freq, sparse)
-    if padding_idx is not None:
-        rows = weight.shape[0]
-        if not -rows <= padding_idx < rows:
-            raise ArgumentError(
-                f"embedding: padding_idx {padding_idx} is outside a table of {rows} rows"
-            )
-        padding_idx %= rows
     return ops.embedding(weight, input, padding_idx)

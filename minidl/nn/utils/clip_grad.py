@@ -6,12 +6,23 @@ import math
 from collections.abc import Iterable
 
 from minidl import ops
-from minidl._core import Tensor, no_grad
+from minidl._core import Tensor
+from minidl.grad_mode import no_grad
+from minidl.optim.fused import by_backend, mark_written
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     tensors = [parameters] if isinstance(parameters, Tensor) else parameters
     return [p.grad for p in tensors if p.grad is not None]
+
+
+def _euclidean(tensors: list[Tensor]) -> Tensor:
+    """The 2-norm of all tensors in one kernel call (one for each backend)."""
+    norms = [
+        backend.total_norm([t.array for t in together])
+        for backend, together in by_backend(tensors).items()
+    ]
+    return ops.full((), math.hypot(*norms), dtype=tensors[0].dtype)
 
 
 def get_total_norm(
@@ -32,8 +43,11 @@ def get_total_norm(
         return ops.zeros(())
     norm_type = float(norm_type)
     with no_grad():
-        norms = ops.stack([ops.norm(t, norm_type) for t in given])
-        total = norms.max() if norm_type == math.inf else ops.norm(norms, norm_type)
+        if norm_type == 2:
+            total = _euclidean(given)
+        else:
+            norms = ops.stack([ops.norm(t, norm_type) for t in given])
+            total = norms.max() if norm_type == math.inf else ops.norm(norms, norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"the total norm of order {norm_type} of the gradients is {total.item()}, so they "
@@ -52,12 +66,12 @@ def clip_grads_with_norm_(
 
     >>> nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, total_norm)
     """
-    scale = min(1.0, max_norm / (total_norm.item() + 1e-6))
-    if scale == 1.0:
+    scale = max_norm / (total_norm.item() + 1e-6)
+    if scale >= 1:
         return
-    with no_grad():
-        for grad in _gradients(parameters):
-            grad.mul_(scale)
+    for backend, grads in by_backend(_gradients(parameters)).items():
+        backend.scale_([grad.array for grad in grads], scale)
+        mark_written(grads, "clip_grad_norm_")
 
 
 def clip_grad_norm_(

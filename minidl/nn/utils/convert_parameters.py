@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minidl import ops
-from minidl._core import Tensor, no_grad
+from minidl._core import Tensor
 from minidl.errors import ShapeError
+from minidl.grad_mode import no_grad
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
