@@ -25,6 +25,7 @@ cdef extern from *:
         REDUCE_SUM, REDUCE_SQDEV, REDUCE_EXPSUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN
     ctypedef struct ReduceJob:
         float *out
+        float *rest
         double *partial
         int64_t *index
         const float *x
@@ -139,6 +140,7 @@ cdef void plan(ReduceJob *job, Form *form, cnp.ndarray x, bint split) noexcept:
     job.outer, job.R, job.inner = form.outer, form.R, form.inner
     job.x = ptr(x)
     job.shift = NULL
+    job.rest = NULL
     job.partial = NULL
     job.index = NULL
     job.scale = 1
@@ -158,8 +160,9 @@ cdef Py_ssize_t grain(ReduceJob *job) noexcept:
 
 
 cdef cnp.ndarray launch(ReduceKind kind, cnp.ndarray x, Form *form, cnp.ndarray shift,
-                        double scale):
-    """One reduction of the arranged x; `shift` [outer, inner] where the kind has one."""
+                        double scale, cnp.ndarray rest=None):
+    """One reduction of the arranged x; `shift` [outer, inner] where the kind has one; `rest` takes
+    what rounding the result to float32 leaves over."""
     cdef ReduceJob job
     cdef cnp.ndarray out = empty(form.ndim, form.shape), partial
     cdef cnp.npy_intp size
@@ -168,6 +171,8 @@ cdef cnp.ndarray launch(ReduceKind kind, cnp.ndarray x, Form *form, cnp.ndarray 
     job.scale = scale
     if shift is not None:
         job.shift = ptr(shift)
+    if rest is not None:
+        job.rest = ptr(rest)
     if job.blocks > 1:
         size = job.outer * job.blocks * job.inner
         partial = allocate(1, &size, cnp.NPY_FLOAT64)
@@ -229,9 +234,22 @@ def var(x, axes, bint keepdim, double correction):
     """sum((x - mean)^2) / (n - correction) over `axes` (empty: all), mean first."""
     cdef Form form
     cdef cnp.ndarray a = arrange(x, axes, keepdim, "var", &form)
-    cdef cnp.ndarray m = launch(REDUCE_SUM, a, &form, None, 1.0 / <double>form.R)
-    cdef double left = <double>form.R * <double>form.times - correction
-    return launch(REDUCE_SQDEV, a, &form, m, form.times / left if left > 0 else INFINITY)
+    cdef cnp.ndarray rest = empty(form.ndim, form.shape), out
+    cdef cnp.ndarray m = launch(REDUCE_SUM, a, &form, None, 1.0 / <double>form.R, rest)
+    cdef double n = <double>form.R * <double>form.times, left = n - correction
+    out = launch(REDUCE_SQDEV, a, &form, m, form.times / left if left > 0 else INFINITY)
+    if left > 0:
+        # The deviations were taken from the rounded mean: too large by the square of what is missing.
+        lower(ptr(out), ptr(rest), n / left, form.outer * form.inner)
+    return out
+
+
+cdef void lower(float *out, const float *rest, double factor, Py_ssize_t n) noexcept:
+    cdef Py_ssize_t i
+    cdef double exact
+    for i in range(n):
+        exact = out[i] - factor * rest[i] * rest[i]
+        out[i] = <float>(0 if exact < 0 else exact)
 
 
 def logsumexp(x, axes, bint keepdim):

@@ -75,9 +75,7 @@ static inline float shifted_square(float x, float shift) { return (x - shift) * 
                 to = job->partial + (p.outer * job->blocks + p.block) * job->inner + p.column;     \
             name##_tile(job->x + (p.outer * job->R + p.row) * job->inner + p.column, p.rows,       \
                         job->inner, p.columns, job->shift ? job->shift + at : no_shift, to);       \
-            if (job->blocks == 1)                                                                  \
-                for (ptrdiff_t i = 0; i < p.columns; i++)                                          \
-                    job->out[at + i] = (float)(acc[i] * job->scale);                               \
+            if (job->blocks == 1) finish(job, at, p.columns, acc);                                 \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -89,7 +87,7 @@ static inline float shifted_square(float x, float shift) { return (x - shift) * 
                 const double *part = job->partial + o * job->blocks * job->inner + i;              \
                 double acc = (NONE);                                                               \
                 for (ptrdiff_t b = 0; b < job->blocks; b++) acc = ADD(acc, part[b * job->inner]);  \
-                job->out[o * job->inner + i] = (float)(acc * job->scale);                          \
+                finish(job, o * job->inner + i, 1, &acc);                                          \
             }                                                                                      \
     }
 
@@ -109,6 +107,14 @@ static inline Place place(const ReduceJob *job, ptrdiff_t item)
     p.rows = ROW_MIN(job->block, job->R - p.row);
     p.outer = item / job->blocks;
     return p;
+}
+
+static inline void finish(const ReduceJob *job, ptrdiff_t at, ptrdiff_t n, const double *acc)
+{
+    for (ptrdiff_t i = 0; i < n; i++) job->out[at + i] = (float)(acc[i] * job->scale);
+    if (job->rest)
+        for (ptrdiff_t i = 0; i < n; i++)
+            job->rest[at + i] = (float)(acc[i] * job->scale - job->out[at + i]);
 }
 
 static const float no_shift[REDUCE_STRIP] = {0};

@@ -18,6 +18,7 @@ typedef enum {
    [outer, blocks, strips]; all sizes come from the shape alone. */
 typedef struct {
     float *out;         /* OUT [outer, inner] */
+    float *rest;        /* OUT [outer, inner], what rounding took from out, or NULL */
     double *partial;    /* [outer, blocks, inner], used when blocks > 1 */
     int64_t *index;     /* OUT [outer, inner], of `find` */
     const float *x;     /* IN  [outer, R, inner] */
