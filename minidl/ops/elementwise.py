@@ -13,6 +13,17 @@ from minidl import dtypes, errors
 from minidl._core import Tensor, op
 from minidl_kernels import EXACT, HOST
 
+__all__ = [
+    "abs", "absolute", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
+    "clamp", "clip", "cos", "div", "divide", "eq", "erf", "exp", "exp2", "expm1", "floor",
+    "floor_divide", "fmod", "ge", "gelu", "greater", "greater_equal", "gt", "isfinite", "isinf",
+    "isnan", "le", "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsigmoid", "lt", "maximum", "minimum", "mul",
+    "multiply", "ne", "neg", "negative", "not_equal", "pow", "reciprocal", "relu", "remainder",
+    "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "softplus", "sqrt", "square", "sub",
+    "subtract", "tanh", "true_divide", "trunc", "where",
+]
+
 _F32 = np.dtype(np.float32)
 _Array = np.ndarray
 
@@ -409,3 +420,8 @@ def gelu(input, approximate="none"):
     if approximate == "tanh":
         return gelu_tanh(input)
     raise errors.ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
+
+
+# PyTorch's second names.
+absolute, negative, subtract, multiply, divide, true_divide, clip = abs, neg, sub, mul, div, _div, clamp
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne

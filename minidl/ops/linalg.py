@@ -6,6 +6,8 @@ from minidl import errors
 from minidl._core import op
 from minidl.ops.elementwise import check_broadcast
 
+__all__ = ["addmm", "bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]
+
 
 def _same_dtype(name, a, b):
     if a.dtype != b.dtype:

@@ -7,6 +7,7 @@ from minidl._core import inplace, op, set_operators
 from minidl._methods import TensorMethods
 from minidl.ops import elementwise as e
 from minidl.ops.linalg import addmm, bmm, dot, matmul, mm, mv, outer
+from minidl.ops.neural import log_softmax, softmax
 
 
 
@@ -48,6 +49,7 @@ set_operators(e._add, e._sub, e.mul, e._div, matmul, e.eq, e.ne, e.lt, e.le, e.g
 _METHODS = {
     "add": e.add, "sub": e.sub, "subtract": e.sub, "div": e.div, "divide": e.div, "clip": e.clamp,
     "true_divide": e._div, "multiply": e.mul, "negative": e.neg, "absolute": e.abs, "lerp": e.lerp,
+    "softmax": softmax, "log_softmax": log_softmax,
     "softplus": e.softplus, "addmm": addmm, "bmm": bmm, "dot": dot, "mm": mm, "mv": mv,
     "outer": outer, "zero_": zero_, "greater": e.gt, "greater_equal": e.ge, "less": e.lt,
     "less_equal": e.le, "not_equal": e.ne,

@@ -18,6 +18,7 @@ from minidl_kernels.reference import *  # noqa: E402, F403
 scipy_blas.load()
 from minidl_kernels.cpu.attention import attention, attention_grad  # noqa: E402
 from minidl_kernels.cpu.blas import linear, linear_grad_weight, matmul, use_blas  # noqa: E402
+from minidl_kernels.cpu.elementwise import *  # noqa: E402, F403
 from minidl_kernels.cpu.embedding import embedding, embedding_grad, index_add_rows  # noqa: E402
 from minidl_kernels.cpu.loss import cross_entropy, cross_entropy_grad  # noqa: E402
 from minidl_kernels.cpu.norm import (  # noqa: E402
