@@ -419,6 +419,17 @@ cdef object mixed_devices(Op op, tuple args):
                               f"({', '.join(names)}); move them to one with .to(device)")
 
 
+cdef object wrong_type(Op op, tuple args, tuple raw, error):
+    """What to raise when fn asked an argument that is no array for something only arrays have."""
+    cdef Py_ssize_t i
+    for i in range(len(args)):
+        if error.obj is raw[i + 1] and not isinstance(args[i], Tensor):
+            name = f"'{op.params[i]}'" if i < len(op.params) else str(i + 1)
+            return TypeError(f"{op.__name__}: argument {name} must be a tensor, got "
+                             f"{type(args[i]).__name__}")
+    return error
+
+
 cdef object apply(Op op, tuple args):
     """Unwrap, run on the arguments' backend, wrap, record."""
     cdef Py_ssize_t i, n = len(args)
@@ -456,7 +467,10 @@ cdef object apply(Op op, tuple args):
         raise mixed_devices(op, args)
     Py_INCREF(be)
     PyTuple_SET_ITEM(raw, 0, be)
-    out, vjp = op.fn(*raw)
+    try:
+        out, vjp = op.fn(*raw)
+    except AttributeError as error:
+        raise wrong_type(op, args, raw, error)
     if _detect_nonfinite:
         check_finite(op, raw, out)
     if record and vjp is not None and not minidl_no_grad:

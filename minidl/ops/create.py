@@ -291,6 +291,10 @@ def arange(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=
         raise errors.ArgumentError(f"arange: a step of {step} does not lead from {start} to {end}")
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
+    if dtype is dtypes.int64:
+        start, end, step, whole = int(start), int(end), int(step), True
+        if step == 0:
+            raise errors.ArgumentError("arange: a step below 1 never moves in int64")
     n = -((start - end) // step) if whole else math.ceil((end - start) / step)
     values = np.arange(n, dtype=np.int64 if whole else np.float64) * step + start
     return Tensor(EXACT.cast(values, dtypes.as_dtype(dtype, "arange").numpy),
@@ -309,6 +313,8 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)
     if n < 0:
         raise errors.ArgumentError(f"linspace: steps must not be negative, got {n}")
     d = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, "linspace")
+    if d.category == 1:
+        start, end = int(start), int(end)
     at = np.arange(n)
     step = (end - start) / (n - 1) if n > 1 else 0.0
     # from both ends towards the middle, so that the last element is `end` exactly

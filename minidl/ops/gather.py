@@ -5,6 +5,7 @@ import numpy as np
 from minidl import errors
 from minidl._core import inplace, op
 from minidl._methods import TensorMethods
+from minidl.ops.index import add_rows
 from minidl.ops.shape import axis, broadcast
 
 __all__ = ["argwhere", "gather", "index_add", "index_copy", "index_fill", "index_select",
@@ -97,7 +98,7 @@ def take_along_dim(be, input, indices, dim=None):
                                 "broadcast") from None
     wide = np.broadcast_to(x, other[:d] + x.shape[d:d + 1] + other[d + 1:])
     at = np.broadcast_to(at, other[:d] + at.shape[d:d + 1] + other[d + 1:])
-    checked_index("take_along_dim", at, wide.shape[d] if wide.ndim else 1, shape, dim)
+    at = np.where(at < 0, at + (wide.shape[d] if wide.ndim else 1), at)
     wide, key = along("take_along_dim", wide, d, at)
 
     def vjp(g, need):
@@ -150,13 +151,10 @@ def rows_along(name, x, dim, index):
 
 def add_along(be, g, d, at, shape):
     """Zeros of `shape` plus the slices g[..., i, ...] at position at[i] of dim d."""
-    if g.size == 0:
-        return be.zeros(shape, g.dtype)
     if not shape:
         return be.sum_to(g.reshape(-1), (1,)).reshape(())
     rows = np.moveaxis(g, d, 0)
-    out = be.index_add_rows(be.contiguous(rows.reshape(len(at), -1)), at, shape[d])
-    return np.moveaxis(out.reshape((shape[d], *rows.shape[1:])), 0, d)
+    return np.moveaxis(add_rows(be, rows, at, (shape[d], *rows.shape[1:])), 0, d)
 
 
 def slices(x, d):

@@ -138,12 +138,18 @@ def index_grad(be, g, shape, key):
         return placed(be, shape, key, g)
     if len(key) == 1 and g.ndim > key[0].ndim:
         rows = np.where(key[0] < 0, key[0] + shape[0], key[0]).reshape(-1)
-        width = g.size // max(rows.size, 1)
-        if g.size == 0:
-            return be.zeros(shape, g.dtype)
-        return be.index_add_rows(g.reshape(rows.size, width), rows, shape[0]).reshape(shape)
+        return add_rows(be, g.reshape((rows.size, *shape[1:])), rows, shape)
     places = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)[key]
     return be.add_at(g, places, shape)
+
+
+def add_rows(be, g, rows, shape):
+    """Zeros of `shape` with g[i] added to row rows[i]."""
+    out = be.zeros(shape, g.dtype)
+    if g.size:
+        be.index_add_rows(out.reshape(shape[0], -1), rows.astype(np.int64, copy=False),
+                          be.contiguous(g).reshape(len(rows), -1))
+    return out
 
 
 def __getitem__(self, index_):

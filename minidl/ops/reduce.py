@@ -51,6 +51,11 @@ def summable(name, be, x, dtype):
     return (be, x) if dtype is None else converted(name, be, x, dtype)
 
 
+def as_dtype(be, y, dtype):
+    """A result in the dtype asked for: kernels add up narrow integers and bools in int64."""
+    return y if y.dtype == dtype else be.cast(y, dtype)
+
+
 def floating(name, be, x, dtype=None):
     """As `converted`; without a dtype= the tensor must be a floating-point one."""
     if dtype is not None:
@@ -86,7 +91,7 @@ def sum(be, input, dim=None, keepdim=False, dtype=None):
         dx = np.broadcast_to(spread(g, dims, ndim, keepdim), shape)
         return dx if dx.dtype == before else be.cast(dx, before)
 
-    return be.sum(x, dims, keepdim), vjp
+    return as_dtype(be, be.sum(x, dims, keepdim), x.dtype), vjp
 
 
 @op
@@ -147,7 +152,7 @@ def cumsum(be, input, dim, dtype=None):
         dx = np.flip(be.cumsum(be.contiguous(np.flip(g, d)), d), d)
         return be.contiguous(dx) if dx.dtype == before else be.cast(dx, before)
 
-    return be.cumsum(x, d), vjp
+    return as_dtype(be, be.cumsum(x, d), x.dtype), vjp
 
 
 @op
@@ -161,7 +166,7 @@ def prod(be, input, dim=None, keepdim=False, dtype=None):
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"prod: dim must be one integer, got {dim}")
     be, x = summable("prod", be, input, dtype)
-    y = be.prod(x, dims, keepdim)
+    y = as_dtype(be, be.prod(x, dims, keepdim), x.dtype)
 
     def vjp(g, need):
         wide = spread(g, dims, len(shape), keepdim)
@@ -310,6 +315,8 @@ def overloaded(name, whole, elementwise):
     result = namedtuple(name, ("values", "indices"))
 
     def fn(input, dim=None, keepdim=False, *, other=None):
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(input).__name__}")
         if isinstance(dim, Tensor):
             dim, other = None, dim
         if other is not None:
@@ -407,7 +414,7 @@ def vector_norm(be, input, p, dims, keepdim):
         y = be.sum(np.abs(x), dims, keepdim)
         return y, lambda g, need: be.mul(np.sign(x), spread(g, dims, ndim, keepdim))
     if p == 2:
-        y = np.sqrt(be.sqsum(x, dims, keepdim))
+        y = np.sqrt(be.sum(be.square(x), dims, keepdim))
     else:
         y = be.sum(np.abs(x) ** x.dtype.type(p), dims, keepdim) ** x.dtype.type(1 / p)
     y = np.asarray(y)
