@@ -64,10 +64,11 @@ INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index E
     float base = top == -INFINITY ? 0.0f : top;
     if (top > *m) {
         float shrink = exp2_down(*m - base);
-        *m = top;
+        if (*m != -INFINITY) /* else there is nothing to shrink yet */
+            for (Index d = 0; d < Ep; d++)
+                o[d] *= shrink;
         *l *= shrink;
-        for (Index d = 0; d < Ep; d++)
-            o[d] *= shrink;
+        *m = top;
     }
 #pragma omp simd reduction(+ : sum)
     for (Index j = 0; j < n; j++) {
@@ -75,6 +76,24 @@ INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index E
         sum += s[j];
     }
     *l += sum;
+}
+
+/* out = o / l and lse = log(l) + m; a row that has seen nothing has l = 0 */
+static void store_forward(const Attention *a, const Forward *f, Index b, Index h, Index t0,
+                          Index rows)
+{
+    float *lse = a->lse + (b * a->H + h) * a->T + t0;
+    for (Index i = 0; i < rows; i++) {
+        float *out = row(&a->out, b, h, t0 + i), *o = f->o + i * padded(a->Dv), l = f->l[i];
+        float inverse = l == 0.0f ? 0.0f : 1.0f / l;
+        for (Index d = 0; d < a->Dv; d++)
+            out[d] = o[d] * inverse;
+    }
+#pragma omp simd
+    for (Index i = 0; i < rows; i++) {
+        float log = s_log(f->l[i]) + f->m[i] * LN2;
+        lse[i] = f->l[i] == 0.0f ? -INFINITY : log;
+    }
 }
 
 static void forward_task(const Attention *a, Forward *f, Index task)
@@ -125,13 +144,7 @@ static void forward_task(const Attention *a, Forward *f, Index task)
                 add_product(f->o + i0 * Ep, Ep, f->s, KEYS, v, ldv, nq, Ep, nk, off);
         }
     }
-    for (Index i = 0; i < rows; i++) {
-        float *out = row(&a->out, b, h, t0 + i), *o = f->o + i * Ep, l = f->l[i];
-        float inverse = l == 0.0f ? 0.0f : 1.0f / l;
-        for (Index d = 0; d < a->Dv; d++)
-            out[d] = o[d] * inverse;
-        a->lse[(b * a->H + h) * a->T + t0 + i] = l == 0.0f ? -INFINITY : f->m[i] * LN2 + logf(l);
-    }
+    store_forward(a, f, b, h, t0, rows);
 }
 
 static void forward(void *attention, Index begin, Index end)
@@ -162,8 +175,8 @@ static size_t backward_layout(Backward *w, float *p, const Attention *a)
     w->kt = p, p += KEYS * a->D;
     w->vt = p, p += KEYS * a->Dv;
     w->k = p, p += KEYS * Dp;
-    w->q = p, p += QUERIES * Dp;
-    w->g = p, p += QUERIES * Ep;
+    w->q = p, p += in_place(a->q.t, a->D) ? 0 : group * a->T * Dp;
+    w->g = p, p += in_place(a->g.t, a->Dv) ? 0 : group * a->T * Ep;
     w->p = p, p += QUERIES * KEYS;
     w->ds = p, p += QUERIES * KEYS;
     w->dk = p, p += KEYS * Dp;
@@ -185,7 +198,8 @@ static float *dq_rows(const Attention *a, Index part, Index b, Index h, Index t,
     return a->dq_parts + (((part * a->B + b) * a->H + h) * a->T + t) * a->D;
 }
 
-/* delta_t = scale * sum_d g out, lse in units of log 2 (+inf for a row that sees nothing), dq = 0 */
+/* delta_t = scale * sum_d g out, lse in units of log 2 (+inf for a row that sees nothing), dq = 0,
+ * and q and g where the products can read them */
 static void prepare_head(const Attention *a, Backward *w, Index part, Index b, Index h, Index slot)
 {
     float *delta = w->delta + slot * a->T, *lse2 = w->lse2 + slot * a->T;
@@ -198,6 +212,10 @@ static void prepare_head(const Attention *a, Backward *w, Index part, Index b, I
         delta[t] = sum * a->scale;
         lse2[t] = lse == -INFINITY ? INFINITY : lse * LOG2E;
     }
+    if (!in_place(a->q.t, a->D))
+        copy_rows(w->q + slot * a->T * padded(a->D), row(&a->q, b, h, 0), a->q.t, a->T, a->D);
+    if (!in_place(a->g.t, a->Dv))
+        copy_rows(w->g + slot * a->T * padded(a->Dv), row(&a->g, b, h, 0), a->g.t, a->T, a->Dv);
     for (Index t = 0, ld; a->dq.data && t < a->T; t++)
         memset(dq_rows(a, part, b, h, t, &ld), 0, (size_t)a->D * sizeof(float));
 }
@@ -228,16 +246,16 @@ static void backward_block(const Attention *a, Backward *w, const float *k, Inde
                            Index b, Index h, Index slot, Index t0, Index s0)
 {
     Index nq = MIN(QUERIES, a->T - t0), nk = MIN(KEYS, a->S - s0), Dp = padded(a->D);
-    Index Ep = padded(a->Dv), off = a->causal ? t0 - s0 : FULL, ldq, ldg, ld;
+    Index Ep = padded(a->Dv), off = a->causal ? t0 - s0 : FULL, t = slot * a->T + t0, ld;
     const int scores = a->dq.data || a->dk.data;
-    const float *q = pack_rows(w->q, row(&a->q, b, h, t0), a->q.t, nq, a->D, &ldq);
-    const float *g = pack_rows(w->g, row(&a->g, b, h, t0), a->g.t, nq, a->Dv, &ldg);
-    scores_product(w->p, KEYS, q, ldq, w->kt, nq, nk, a->D, off);
+    const float *q = in_place(a->q.t, a->D) ? row(&a->q, b, h, t0) : w->q + t * Dp;
+    const float *g = in_place(a->g.t, a->Dv) ? row(&a->g, b, h, t0) : w->g + t * Ep;
+    scores_product(w->p, KEYS, q, Dp, w->kt, nq, nk, a->D, off);
     if (scores)
-        scores_product(w->ds, KEYS, g, ldg, w->vt, nq, nk, a->Dv, off);
+        scores_product(w->ds, KEYS, g, Ep, w->vt, nq, nk, a->Dv, off);
     for (Index i = 0; i < nq; i++) {
         float *p = w->p + i * KEYS, *ds = w->ds + i * KEYS;
-        float lse2 = w->lse2[slot * a->T + t0 + i], delta = w->delta[slot * a->T + t0 + i];
+        float lse2 = w->lse2[t + i], delta = w->delta[t + i];
         Index seen = visible(i, nk, off);
         if (a->mask)
             apply_mask(p, seen, a, b, h, t0 + i, s0);
@@ -251,9 +269,9 @@ static void backward_block(const Attention *a, Backward *w, const float *k, Inde
         fill_past(ds, seen, nk, 0.0f);
     }
     if (a->dv.data)
-        add_product_t(w->dv, Ep, w->p, KEYS, g, ldg, nk, Ep, nq, off);
+        add_product_t(w->dv, Ep, w->p, KEYS, g, Ep, nk, Ep, nq, off);
     if (a->dk.data)
-        add_product_t(w->dk, Dp, w->ds, KEYS, q, ldq, nk, Dp, nq, off);
+        add_product_t(w->dk, Dp, w->ds, KEYS, q, Dp, nk, Dp, nq, off);
     if (a->dq.data) {
         float *dq = dq_rows(a, part, b, h, t0, &ld);
         add_product(dq, ld, w->ds, KEYS, k, ldk, nq, a->D, nk, off);

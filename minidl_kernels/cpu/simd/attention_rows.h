@@ -2,11 +2,10 @@
 #ifndef MINIDL_ATTENTION_ROWS_H
 #define MINIDL_ATTENTION_ROWS_H
 
-#include <math.h>
-
 #include "attention.h"
 #include "attention_tile.h"
 #include "philox.h"
+#include "../../scalar.h"
 
 #define LOG2E 1.44269504088896340736f
 #define LN2 0.69314718055994530942f
@@ -16,7 +15,8 @@ static float *row(const AttentionRows *x, Index b, Index h, Index t)
     return x->data + b * x->b + h * x->h + t * x->t;
 }
 
-/* 2^x for x <= 0, and 0 below 2^-126: relative error below 1e-7. NaN stays NaN. */
+/* 2^x for x <= 0, and 0 below 2^-126, to 2 ulp; NaN stays NaN. Half the work of s_exp2, which must
+ * also serve large and subnormal results. */
 INLINE float exp2_down(float x)
 {
     float n = x + 12582912.0f; /* 1.5 * 2^23 rounds x to an integer in the low bits */

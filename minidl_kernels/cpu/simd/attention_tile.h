@@ -67,6 +67,9 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
     }
 }
 
+/* Not memcpy: a call costs more than the few vectors of a row. */
+INLINE void copy_lanes(float *y, const float *x) { *(Vec *)y = *(const Vec *)x; }
+
 /* y[d, j] = x[j, d] * scale for a 4 by 4 block; y has row stride NR */
 INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
 {
@@ -151,6 +154,8 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
         for (int j = 0; j < NR; j++)
             c[r * ldc + j] = acc[r][j];
 }
+
+INLINE void copy_lanes(float *y, const float *x) { memcpy(y, x, LANES * sizeof(float)); }
 
 INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
 {
@@ -296,20 +301,29 @@ static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index 
     }
 }
 
-/* Rows of x readable up to a multiple of NR columns: x itself where it is dense, else a copy in y
- * with zeros past D. Rows far apart would also cost a page each, in every product that reads them. */
+/* Can the products read rows of D columns, ldx apart, where they are? They read up to a multiple of
+ * NR columns, and rows far apart would cost a page each in every product. */
+INLINE int in_place(Index ldx, Index D) { return ldx == D && D % NR == 0; }
+
+/* y [n, padded(D)] = x [n, D], zeros past D */
+static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D)
+{
+    Index ld = padded(D), whole = D / LANES * LANES;
+    for (Index j = 0; j < n; j++, x += ldx, y += ld) {
+        for (Index d = 0; d < whole; d += LANES)
+            copy_lanes(y + d, x + d);
+        for (Index d = whole; d < ld; d++)
+            y[d] = d < D ? x[d] : 0.0f;
+    }
+}
+
+/* Rows of x that the products can read: x itself, or its copy in y */
 static const float *pack_rows(float *y, const float *x, Index ldx, Index n, Index D, Index *ld)
 {
-    if (ldx == D && D % NR == 0) {
-        *ld = D;
-        return x;
-    }
     *ld = padded(D);
-    for (Index j = 0; j < n; j++) {
-        memcpy(y + j * *ld, x + j * ldx, (size_t)D * sizeof(float));
-        for (Index d = D; d < *ld; d++)
-            y[j * *ld + d] = 0;
-    }
+    if (in_place(ldx, D))
+        return x;
+    copy_rows(y, x, ldx, n, D);
     return y;
 }
 

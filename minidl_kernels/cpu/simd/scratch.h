@@ -1,5 +1,6 @@
 /* Scratch memory of a task: a few hundred kilobytes, kept between calls because fresh pages from
- * the system cost more than small tasks do. At most one buffer per running task is kept. */
+ * the system cost more than small tasks do. At most one buffer per running task is kept, and none
+ * so large that its pages hardly count beside the work done in it. */
 #ifndef MINIDL_SCRATCH_H
 #define MINIDL_SCRATCH_H
 
@@ -15,6 +16,8 @@ static void *scratch_slots[SCRATCH_SLOTS];
 #define SCRATCH_SWAP(slot, value) (value)
 static void *scratch_slots[1];
 #endif
+
+#define SCRATCH_LARGE ((size_t)1 << 20) /* floats */
 
 /* A block is [padding][size, pointer to free][64-byte aligned floats]. */
 typedef struct {
@@ -44,7 +47,8 @@ static float *scratch_take(size_t count)
 
 static void scratch_give(float *p)
 {
-    for (int i = 0; i < SCRATCH_SLOTS; i++) {
+    int slots = ((ScratchHead *)p)[-1].count > SCRATCH_LARGE ? 0 : SCRATCH_SLOTS;
+    for (int i = 0; i < slots; i++) {
         p = SCRATCH_SWAP(&scratch_slots[i], p);
         if (!p)
             return;
