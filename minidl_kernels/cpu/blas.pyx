@@ -150,10 +150,6 @@ cdef inline Py_ssize_t round_up(Py_ssize_t x, Py_ssize_t unit) noexcept nogil:
 cdef int compute(Product *p, Py_ssize_t batch) except -1:
     """Run a product whose sizes, matrices and output are set."""
     cdef Py_ssize_t grain
-    if p.m > INT_LIMIT or p.n > INT_LIMIT or p.k > INT_LIMIT \
-            or p.a.ld > INT_LIMIT or p.b.ld > INT_LIMIT:
-        raise ValueError(f"matmul: BLAS counts in 32 bits and cannot multiply ({p.m}, {p.k}) by "
-                         f"({p.k}, {p.n}); cut the matrices")
     if batch == 0 or p.m == 0 or p.n == 0:
         return 0
     if p.bias != NULL:
@@ -181,12 +177,45 @@ cdef int fill_empty(Product *p, Py_ssize_t batch) except -1:
 
 # ------------------------------------------------------------------------------------- operands
 
+cdef int check_countable(Py_ssize_t rows, Py_ssize_t columns, object x, str what) except -1:
+    """Refuse what BLAS cannot count, before anything of that size is copied or allocated."""
+    if rows > INT_LIMIT or columns > INT_LIMIT:
+        raise ValueError(f"{what}: BLAS counts in 32 bits and cannot take a matrix of {rows} rows "
+                         f"and {columns} columns (shape {x.shape}); cut it into smaller ones")
+    return 0
+
+
+cdef Py_ssize_t count_rows(cnp.ndarray x) noexcept:
+    """The product of all axes but the last."""
+    cdef Py_ssize_t rows = 1
+    cdef int i
+    for i in range(cnp.PyArray_NDIM(x) - 1):
+        rows *= cnp.PyArray_DIM(x, i)
+    return rows
+
+
+cdef cnp.ndarray as_rows(object x, str what):
+    """x[..., K] as a contiguous array whose leading axes together are the rows of a matrix."""
+    cdef int nd
+    if cnp.PyArray_Check(x):
+        nd = cnp.PyArray_NDIM(<cnp.ndarray>x)
+        if nd < 1:
+            raise ValueError(f"{what}: expected at least 1 dimension, got a 0-d array")
+        check_countable(count_rows(x), cnp.PyArray_DIM(<cnp.ndarray>x, nd - 1), x, what)
+    return f32(x, what)
+
+
+cdef inline bint fits_ld(Py_ssize_t step, Py_ssize_t length) noexcept nogil:
+    """Whether a step in bytes between rows of `length` floats can be a leading dimension."""
+    return step % 4 == 0 and length <= step // 4 <= INT_LIMIT
+
+
 cdef cnp.ndarray as_matrix(object x, Matrix *out, str what):
     """The last two axes of x as a Matrix without a copy when one of them is contiguous."""
     cdef cnp.ndarray a
     cdef Py_ssize_t rows, columns, row_step, column_step
     if not (cnp.PyArray_Check(x) and cnp.PyArray_TYPE(<cnp.ndarray>x) == cnp.NPY_FLOAT32
-            and cnp.PyArray_ISALIGNED(<cnp.ndarray>x) and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>x)):
+            and cnp.PyArray_ISBEHAVED_RO(<cnp.ndarray>x)):
         x = f32(x, what)
     a = <cnp.ndarray>x
     cdef int nd = cnp.PyArray_NDIM(a)
@@ -196,12 +225,11 @@ cdef cnp.ndarray as_matrix(object x, Matrix *out, str what):
     columns = cnp.PyArray_DIM(a, nd - 1)
     row_step = cnp.PyArray_STRIDE(a, nd - 2)
     column_step = cnp.PyArray_STRIDE(a, nd - 1)
-    if (column_step == 4 or columns <= 1) and (rows <= 1 or (row_step >= 4 * columns
-                                                             and row_step % 4 == 0)):
+    check_countable(rows, columns, x, what)
+    if (column_step == 4 or columns <= 1) and (rows <= 1 or fits_ld(row_step, columns)):
         out.transposed = False
         out.ld = max(row_step // 4 if rows > 1 else columns, columns, 1)
-    elif (row_step == 4 or rows <= 1) and (columns <= 1 or (column_step >= 4 * rows
-                                                            and column_step % 4 == 0)):
+    elif (row_step == 4 or rows <= 1) and (columns <= 1 or fits_ld(column_step, rows)):
         out.transposed = True
         out.ld = max(column_step // 4 if columns > 1 else rows, rows, 1)
     else:
@@ -258,8 +286,9 @@ def matmul(a, b):
     shape[nd - 1] = p.n
     out = empty(nd, shape)
     p.c = ptr(out)
-    if nd > 2 and batch > 0:
-        if ndy == 2 and not p.a.transposed and cnp.PyArray_IS_C_CONTIGUOUS(x):
+    if nd > 2 and cnp.PyArray_SIZE(out) > 0:
+        if (ndy == 2 and not p.a.transposed and cnp.PyArray_IS_C_CONTIGUOUS(x)
+                and p.m * batch <= INT_LIMIT):
             p.m *= batch             # [..., M, K] @ [K, N]: one tall product
             batch = 1
         else:
@@ -286,9 +315,9 @@ def linear(x, weight, bias):
     cdef cnp.ndarray a, w, c, out
     memset(&p, 0, sizeof(p))
     w = as_matrix(weight, &p.b, "linear")
-    a = f32(x, "linear")
+    a = as_rows(x, "linear")
     nd = cnp.PyArray_NDIM(a)
-    if nd < 1 or cnp.PyArray_NDIM(w) != 2 or cnp.PyArray_DIM(a, nd - 1) != cnp.PyArray_DIM(w, 1):
+    if cnp.PyArray_NDIM(w) != 2 or cnp.PyArray_DIM(a, nd - 1) != cnp.PyArray_DIM(w, 1):
         raise ValueError(f"linear: input of shape {x.shape} does not fit a weight of shape "
                          f"{weight.shape}")
     p.n = cnp.PyArray_DIM(w, 0)
@@ -316,17 +345,16 @@ def linear_grad_weight(g, x):
     """g[..., N]^T @ x[..., K] -> [N, K], the gradient of linear's weight."""
     cdef Product p
     cdef cnp.npy_intp shape[2]
-    cdef cnp.ndarray a = f32(g, "linear"), b = f32(x, "linear"), out
+    cdef cnp.ndarray a = as_rows(g, "linear_grad_weight"), b = as_rows(x, "linear_grad_weight")
+    cdef cnp.ndarray out
     cdef int nda = cnp.PyArray_NDIM(a), ndb = cnp.PyArray_NDIM(b)
     memset(&p, 0, sizeof(p))
-    if nda < 1 or ndb < 1:
-        raise ValueError("linear: expected arrays with dimensions")
     p.m = cnp.PyArray_DIM(a, nda - 1)
     p.n = cnp.PyArray_DIM(b, ndb - 1)
-    p.k = cnp.PyArray_SIZE(a) // p.m if p.m else 0
-    if p.k * p.n != cnp.PyArray_SIZE(b) and p.m:
-        raise ValueError(f"linear: gradient of shape {g.shape} does not fit an input of shape "
-                         f"{x.shape}")
+    p.k = count_rows(a)
+    if p.k != count_rows(b):
+        raise ValueError(f"linear_grad_weight: gradient of shape {g.shape} does not fit an input "
+                         f"of shape {x.shape}")
     p.a = Matrix(ptr(a), max(p.m, 1), True)
     p.b = Matrix(ptr(b), max(p.n, 1), False)
     shape[0] = p.m

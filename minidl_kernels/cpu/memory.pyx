@@ -183,7 +183,9 @@ def empty_array(shape, dtype="float32"):
     if ndim > 64:
         raise ValueError(f"at most 64 dimensions are possible, got {ndim}")
     for i in range(ndim):
-        dims[i] = shape[i]
+        dims[i] = <Py_ssize_t>shape[i]          # refuses 1.5, which an int would cut to 1
+    if descr.hasobject or descr.itemsize == 0:
+        raise TypeError(f"empty: no arrays of dtype {descr} are made here, only of plain numbers")
     if descr.isbuiltin != 1:
         # bfloat16 and its like are NumPy extension types: bytes from the cache, seen as that type.
         return empty_array((*shape, descr.itemsize), "uint8").view(descr).reshape(shape)

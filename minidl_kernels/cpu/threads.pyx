@@ -68,12 +68,12 @@ def default_num_threads():
     """MINIDL_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use."""
     for name in ("MINIDL_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
-        if text.isdigit() and int(text) >= 1:
+        if text.isdecimal() and int(text) >= 1:
             return min(int(text), 4096)
     return max(1, min(_physical_cores(), _cgroup_cores()))
 
 
-def _physical_cores():
+def _physical_cores(root=""):
     """Cores in this process's affinity mask, hyper-threads of one core counted once."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
@@ -81,39 +81,49 @@ def _physical_cores():
     cores = set()
     for cpu in cpus:
         try:
-            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as f:
+            with open(f"{root}/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as f:
                 cores.add(f.read())
         except OSError:
             return len(cpus)
     return len(cores)
 
 
-def _cgroup_cores():
+def _cgroup_cores(root=""):
     """The CPU quota of the control group (containers), rounded up; no limit when none is set."""
-    unlimited = sys.maxsize
-    try:
-        with open("/proc/self/cgroup") as f:
-            groups = [line.strip().split(":", 2)[2] for line in f if line.startswith("0::")]
-    except (OSError, IndexError):
-        return unlimited
-    limit = unlimited
-    for folder in {"/sys/fs/cgroup", *("/sys/fs/cgroup" + g.rstrip("/") for g in groups)}:
+    limit = sys.maxsize
+    for folder in _cgroup_folders(root):
         try:
             with open(folder + "/cpu.max") as f:
                 quota, period = f.read().split()
             limit = min(limit, max(1, -(-int(quota) // int(period))))
-        except (OSError, ValueError):
+        except (OSError, ValueError):            # no such file, or "max": no quota here
             pass
-    try:
-        with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") as f:
+    try:                                         # version 1 of control groups
+        with open(root + "/sys/fs/cgroup/cpu/cpu.cfs_quota_us") as f:
             quota = int(f.read())
-        with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as f:
+        with open(root + "/sys/fs/cgroup/cpu/cpu.cfs_period_us") as f:
             period = int(f.read())
         if quota > 0:
             limit = min(limit, max(1, -(-quota // period)))
     except (OSError, ValueError):
         pass
     return limit
+
+
+def _cgroup_folders(root):
+    """The control group of this process and all groups above it: each may hold a quota."""
+    folder = root + "/sys/fs/cgroup"
+    folders = [folder]
+    try:
+        with open(root + "/proc/self/cgroup") as f:
+            for line in f:
+                if line.startswith("0::"):
+                    for part in line[3:].strip().strip("/").split("/"):
+                        folder += "/" + part
+                        folders.append(folder)
+    except OSError:
+        pass
+    return folders
 
 
 def _give_pool_back():

@@ -1,0 +1,56 @@
+"""Which minidl is tested, and how a test starts a fresh interpreter with it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+if not [f for f in ROOT.glob("minidl/_core.*") if f.suffix in (".so", ".pyd")]:
+    # `python -m pytest` puts the checkout first on sys.path, where sources that were not built in
+    # place would hide the installed, compiled package.
+    sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
+
+import minidl_kernels  # noqa: E402
+from minidl_kernels.cpu import threads, use_blas  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def same_settings_after():
+    """Whatever a test sets, the next one starts from the defaults."""
+    before = threads.get_num_threads()
+    yield
+    threads.set_num_threads(before)
+    use_blas(True)
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Run a script in a fresh interpreter, away from the tree: python(code, *args) -> stdout.
+
+    `env` changes the environment (None removes a name); a hang or a failure fails the test with
+    what the script printed.
+    """
+
+    def run(code, *args, env=None, timeout=120):
+        script = tmp_path / "script.py"
+        script.write_text(code)
+        command = [sys.executable, str(script), *map(str, args)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment(env), capture_output=True,
+                              text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def environment(changes=None):
+    """os.environ with the tested minidl on PYTHONPATH, and `changes`."""
+    tested = str(Path(minidl_kernels.__file__).parents[1])
+    others = os.environ.get("PYTHONPATH")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [tested, others]))}
+    env.update(changes or {})
+    return {name: value for name, value in env.items() if value is not None}
