@@ -9,9 +9,10 @@ import numpy as np
 from minidl import dtypes, errors
 from minidl._core import op
 from minidl._methods import TensorMethods
+from minidl.ops.elementwise import check_broadcast
 
-__all__ = ["adjoint", "broadcast_to", "clone", "diagonal", "flatten", "moveaxis",
-           "movedim", "narrow", "permute", "reshape", "select", "squeeze", "swapaxes", "swapdims",
+__all__ = ["adjoint", "broadcast_tensors", "broadcast_to", "clone", "diagonal", "flatten",
+           "moveaxis", "movedim", "narrow", "permute", "reshape", "select", "squeeze", "swapaxes", "swapdims",
            "t", "transpose", "unflatten", "unsqueeze"]
 
 
@@ -228,6 +229,17 @@ def broadcast_to(be, input, size):
     before = input.shape
     size = sizes("broadcast_to", size, ())
     return broadcast("broadcast_to", input, size), lambda g, need: be.sum_to(g, before)
+
+
+def broadcast_tensors(*tensors):
+    """The tensors expanded to their common shape, without copies.
+
+    >>> [x.shape for x in md.broadcast_tensors(md.ones(3, 1), md.ones(2))]
+    [(3, 2), (3, 2)]
+    """
+    check_broadcast("broadcast_tensors", *(x.shape for x in tensors))
+    shape = np.broadcast_shapes(*(x.shape for x in tensors))
+    return tuple(broadcast_to(x, shape) for x in tensors)
 
 
 def expand_as(self, other):
