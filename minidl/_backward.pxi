@@ -45,9 +45,11 @@ cdef int deliver_leaf(Tensor leaf, object g, dict hooked) except -1:
         hooked[key] = (leaf, g if before is None else add_arrays(before[1], g))
         return 0
     if leaf._grad is None:
-        if not (cnp.PyArray_Check(g) and stealable(<cnp.ndarray>g)):
-            g = backend_of(g).copy(g)
-        leaf._grad = wrap(g)
+        # g itself is never assigned to here: that would make Cython hold one more reference to it.
+        if cnp.PyArray_Check(g) and stealable(<cnp.ndarray>g):
+            leaf._grad = wrap(g)
+        else:
+            leaf._grad = wrap(backend_of(g).copy(g))
         return 0
     total = leaf._grad
     backend_of(total.array).add_(total.array, g)
