@@ -146,7 +146,7 @@ def recompute(fn, *args):
     >>> x = md.ones(3, requires_grad=True)
     >>> md.autograd.recompute(lambda t: (t * 2).exp(), x).sum().backward()
     """
-    from minidl.ops.random import default_generator
+    from minidl.ops.generator import default_generator
 
     if not is_grad_enabled():
         return fn(*args)

@@ -8,7 +8,7 @@ from minidl import dtypes, errors
 from minidl._core import Tensor
 from minidl._methods import TensorMethods
 from minidl.ops.device import check_device
-from minidl.ops.shape import integer, sizes
+from minidl.ops.dims import check_memory_format, integer, sizes
 from minidl_kernels import EXACT
 
 __all__ = ["arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_numpy", "full",
@@ -208,7 +208,8 @@ def number(name, value, dtype):
     return bool(value) if d is dtypes.bool else value
 
 
-def _like(input, value, name, dtype, device, requires_grad):
+def _like(input, value, name, dtype, device, requires_grad, memory_format):
+    check_memory_format(name, memory_format)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(input).__name__}")
     return new(name, input.shape, value, input.dtype if dtype is None else dtype, device,
@@ -217,24 +218,24 @@ def _like(input, value, name, dtype, device, requires_grad):
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     """Zeros of the tensor's shape and dtype."""
-    return _like(input, 0, "zeros_like", dtype, device, requires_grad)
+    return _like(input, 0, "zeros_like", dtype, device, requires_grad, memory_format)
 
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     """Ones of the tensor's shape and dtype."""
-    return _like(input, 1, "ones_like", dtype, device, requires_grad)
+    return _like(input, 1, "ones_like", dtype, device, requires_grad, memory_format)
 
 
 def empty_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     """Uninitialised memory of the tensor's shape and dtype."""
-    return _like(input, None, "empty_like", dtype, device, requires_grad)
+    return _like(input, None, "empty_like", dtype, device, requires_grad, memory_format)
 
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False,
               memory_format=None):
     """fill_value in the tensor's shape and dtype."""
     value = number("full_like", fill_value, input.dtype if dtype is None else dtype)
-    return _like(input, value, "full_like", dtype, device, requires_grad)
+    return _like(input, value, "full_like", dtype, device, requires_grad, memory_format)
 
 
 def new_zeros(self, *size, dtype=None, device=None, requires_grad=False, **given):

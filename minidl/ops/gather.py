@@ -3,14 +3,28 @@
 import numpy as np
 
 from minidl import errors
-from minidl._core import inplace, op
+from minidl._core import Tensor, inplace, op
 from minidl._methods import TensorMethods
+from minidl.ops.dims import axis, integer
 from minidl.ops.index import add_rows
-from minidl.ops.shape import axis, broadcast
+from minidl_kernels import EXACT
 
-__all__ = ["argwhere", "gather", "index_add", "index_copy", "index_fill", "index_select",
-           "masked_fill", "masked_select", "nonzero", "scatter", "scatter_add", "take",
-           "take_along_dim"]
+__all__ = ["gather", "index_add", "index_copy", "index_fill", "index_select", "one_hot", "scatter",
+           "scatter_add", "take", "take_along_dim"]
+
+
+def scalar(name, value, dtype):
+    """A number (or 0-d tensor) as an element of dtype; a fraction does not fit an integer."""
+    if isinstance(value, np.ndarray):
+        if value.ndim:
+            raise errors.ShapeError(f"{name}: value must be a number or a 0-d tensor, got shape "
+                                    f"{value.shape}")
+    elif not isinstance(value, (int, float, np.number, np.bool_)):
+        raise TypeError(f"{name}: value must be a number, got {type(value).__name__}")
+    value = np.asarray(value)
+    if value.dtype.kind == "f" and dtype.kind in "iub" and value != np.trunc(value):
+        raise errors.DTypeError(f"{name}: {value} does not fit a tensor of {dtype}")
+    return value.astype(dtype)
 
 
 def checked_index(name, index, n, shape, dim):
@@ -300,99 +314,25 @@ def scattered(be, name, input, dim, index, src):
     return y.reshape(kept), vjp
 
 
-# ----------------------------------------------------------------------------------------- masks
+def one_hot(tensor, num_classes=-1):
+    """Class ids as rows of zeros with a one: [...] int64 -> [..., num_classes] int64.
 
-def scalar(name, value, dtype):
-    """A number (or 0-d tensor) as an element of dtype; a fraction does not fit an integer."""
-    if isinstance(value, np.ndarray):
-        if value.ndim:
-            raise errors.ShapeError(f"{name}: value must be a number or a 0-d tensor, got shape "
-                                    f"{value.shape}")
-    elif not isinstance(value, (int, float, np.number, np.bool_)):
-        raise TypeError(f"{name}: value must be a number, got {type(value).__name__}")
-    value = np.asarray(value)
-    if value.dtype.kind == "f" and dtype.kind in "iub" and value != np.trunc(value):
-        raise errors.DTypeError(f"{name}: {value} does not fit a tensor of {dtype}")
-    return value.astype(dtype)
-
-
-def checked_mask(name, mask):
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-        raise errors.DTypeError(f"{name}: mask must be a bool tensor, got "
-                                + str(getattr(mask, "dtype", type(mask).__name__)))
-    return mask
-
-
-@op
-def masked_fill(be, input, mask, value):
-    """value where mask is True, input elsewhere; mask broadcasts.
-
-    >>> md.zeros(3).masked_fill(md.tensor([True, False, True]), 1.0)
-    tensor([1., 0., 1.])
+    >>> md.nn.functional.one_hot(md.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
     """
-    checked_mask("masked_fill", mask)
-    fill = scalar("masked_fill", value, input.dtype)
-    try:
-        y = be.where(mask, fill, input)
-    except ValueError:
-        raise errors.ShapeError(f"masked_fill: mask of shape {mask.shape} does not broadcast with "
-                                f"{input.shape}") from None
-    before = input.shape
-
-    def vjp(g, need):
-        zero = np.zeros((), g.dtype)
-        dx = be.sum_to(be.where(mask, zero, g), before) if need[0] else None
-        dv = be.sum_to(be.where(mask, g, zero), ()) if len(need) > 2 and need[2] else None
-        return dx, None, dv
-
-    return y, vjp
-
-
-@op(storage=True)
-def masked_select(be, input, mask):
-    """The elements where mask is True, as a vector.
-
-    >>> md.arange(4).masked_select(md.tensor([True, False, False, True]))
-    tensor([0, 3])
-    """
-    checked_mask("masked_select", mask)
-    before = input.shape
-    try:
-        shape = np.broadcast_shapes(before, mask.shape)
-    except ValueError:
-        raise errors.ShapeError(f"masked_select: mask of shape {mask.shape} does not broadcast "
-                                f"with {before}") from None
-    mask = np.broadcast_to(mask, shape)
-
-    def vjp(g, need):
-        dx = be.zeros(shape, g.dtype)
-        dx[mask] = g
-        return be.sum_to(dx, before)
-
-    return be.contiguous(broadcast("masked_select", input, shape)[mask]), vjp
-
-
-@op(method=False, storage=True)
-def nonzero_places(be, input):
-    """The positions of elements that are not zero, one row each."""
-    return be.contiguous(np.argwhere(input).astype(np.int64, copy=False)), None
-
-
-def nonzero(input, as_tuple=False):
-    """Positions of the non-zero elements: a row each, or with as_tuple one vector per dim.
-
-    >>> md.tensor([0, 1, 2]).nonzero()
-    tensor([[1],
-            [2]])
-    """
-    if as_tuple:
-        return nonzero_places(input if input.ndim else input.reshape(1)).unbind(1)
-    return nonzero_places(input)
-
-
-def argwhere(input):
-    """Positions of the non-zero elements, a row each."""
-    return nonzero_places(input)
+    if not isinstance(tensor, Tensor) or tensor.array.dtype != np.int64:
+        raise errors.DTypeError("one_hot: expected an int64 tensor, got "
+                                + str(getattr(tensor, "dtype", type(tensor).__name__)))
+    ids, n = tensor.array, integer("one_hot", num_classes, "num_classes")
+    if n == -1:
+        if ids.size == 0:
+            raise errors.ArgumentError("one_hot: without ids the number of classes must be given")
+        n = int(ids.max()) + 1
+    if n < 1 or (ids.size and (ids.min() < 0 or ids.max() >= n)):
+        raise errors.ArgumentError(f"one_hot: class ids must be from 0 to {n - 1}, got "
+                                   + (f"{ids.min()} to {ids.max()}" if ids.size else "none"))
+    return Tensor(EXACT.cast(ids[..., None] == np.arange(n), np.int64))
 
 
 # -------------------------------------------------------------------------------- in-place forms
@@ -411,7 +351,5 @@ def _inplace(of):
     return method
 
 
-for _op in (index_add, index_copy, index_fill, masked_fill, scatter, scatter_add):
+for _op in (index_add, index_copy, index_fill, scatter, scatter_add):
     setattr(TensorMethods, _op.__name__ + "_", _inplace(_op))
-TensorMethods.nonzero = nonzero
-TensorMethods.argwhere = argwhere

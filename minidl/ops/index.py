@@ -10,7 +10,9 @@ import numpy as np
 from minidl import errors
 from minidl._core import Tensor, check_writable, grad_enabled, op, rebase, written
 from minidl._methods import TensorMethods
-from minidl.ops.shape import placed
+from minidl.ops.slices import placed
+
+__all__ = []
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
 _ALL = slice(None)

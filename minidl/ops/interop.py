@@ -6,7 +6,7 @@ from minidl import dtypes, errors
 from minidl._core import Tensor, op
 from minidl._methods import TensorMethods
 from minidl.ops.device import CPU, check_device
-from minidl.ops.shape import axis
+from minidl.ops.dims import axis, check_memory_format
 
 __all__ = ["from_dlpack", "is_floating_point", "is_tensor", "numel"]
 
@@ -204,6 +204,7 @@ def to(self, *args, **kwargs):
     """
     dtype, copy = self.dtype, kwargs.pop("copy", False)
     kwargs.pop("non_blocking", None)
+    check_memory_format("to", kwargs.pop("memory_format", None))
     wanted = [*args, kwargs.pop("dtype", None), kwargs.pop("device", None)]
     other = kwargs.pop("other", None)
     if kwargs:
@@ -231,15 +232,15 @@ def type_as(self, other):
 
 
 def _converter(name, dtype):
-    def method(self):
-        return to(self, dtype)
+    def method(self, memory_format=None):
+        return to(self, dtype, memory_format=memory_format)
 
     method.__name__ = name
     method.__doc__ = f"The tensor as {dtype.name}."
     return method
 
 
-def cpu(self):
+def cpu(self, memory_format=None):
     """The tensor itself: it is on the CPU."""
     return self
 

@@ -174,31 +174,6 @@ def embedding(be, weight, indices, padding_idx=None):
 
 
 @op(method=False)
-def one_hot(be, input, num_classes=-1):
-    """Rows of the identity: int64 [...] -> int64 [..., num_classes], by default up to the largest.
-
-    >>> import minidl as md
-    >>> md.nn.functional.one_hot(md.tensor([0, 2]))
-    tensor([[1, 0, 0],
-            [0, 0, 1]])
-    """
-    if input.dtype != np.int64:
-        raise errors.DTypeError(f"one_hot: class ids must be int64, got {input.dtype.name}")
-    if num_classes == -1:
-        if input.size == 0:
-            raise errors.ArgumentError("one_hot: an empty tensor needs num_classes")
-        num_classes = int(input.max()) + 1
-    elif num_classes < 1:
-        raise errors.ArgumentError(f"one_hot: num_classes must be positive, got {num_classes}")
-    if input.size and (input.min() < 0 or input.max() >= num_classes):
-        raise errors.DimensionError(f"one_hot: class ids go from {input.min()} to {input.max()}, "
-                                    f"expected 0 to {num_classes - 1}")
-    y = be.zeros((*input.shape, num_classes), np.int64)
-    np.put_along_axis(y, input[..., None], 1, axis=-1)
-    return y, None
-
-
-@op(method=False)
 def _dropout(be, input, p, seed, offset):
     y = be.dropout(input, p, seed, offset)
     return y, lambda g, need: be.dropout(g, p, seed, offset)
@@ -206,7 +181,7 @@ def _dropout(be, input, p, seed, offset):
 
 def dropout(input, p=0.5, training=True, generator=None):
     """x / (1 - p) with probability 1 - p, else 0; x itself when not training."""
-    from minidl.ops.random import default_generator
+    from minidl.ops.generator import default_generator
 
     if not 0 <= p <= 1:
         raise errors.ArgumentError(f"dropout: the probability must be from 0 to 1, got {p}")
@@ -332,7 +307,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     >>> md.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape
     (1, 2, 5, 4)
     """
-    from minidl.ops.random import default_generator
+    from minidl.ops.generator import default_generator
 
     name = "scaled_dot_product_attention"
     if is_causal and attn_mask is not None:
@@ -410,4 +385,4 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
 
 
 __all__ = ["axis_of", "cross_entropy", "dropout", "embedding", "layer_norm", "log_softmax",
-           "one_hot", "rms_norm", "rotary", "scaled_dot_product_attention", "softmax"]
+           "rms_norm", "rotary", "scaled_dot_product_attention", "softmax"]

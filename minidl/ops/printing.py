@@ -68,9 +68,10 @@ def body(x):
         fmt = lambda v: str(v).rjust(width)  # noqa: E731
     if x.ndim == 0:
         return fmt(x[()]).strip()
+    threshold = _OPTIONS["threshold"] if summary else x.size + 1
     return np.array2string(x, max_line_width=_OPTIONS["linewidth"], separator=", ",
-                           prefix="tensor(", formatter={"all": fmt},
-                           edgeitems=_OPTIONS["edgeitems"], threshold=_OPTIONS["threshold"] if summary else x.size + 1)
+                           prefix="tensor(", formatter={"all": fmt}, threshold=threshold,
+                           edgeitems=_OPTIONS["edgeitems"])
 
 
 def __repr__(self):

@@ -1,11 +1,4 @@
-"""Random numbers from a counter (Philox): the same on any thread count and any device.
-
-A Generator is a seed and an offset into its stream. Every call reserves as many blocks of the
-stream as its elements need, so what a call returns depends on the seed and on the calls before it,
-never on who computes which part.
-"""
-
-import os
+"""Random tensors: new ones, draws from distributions, and tensors filled in place."""
 
 import numpy as np
 
@@ -13,74 +6,21 @@ from minidl import dtypes, errors
 from minidl._core import Tensor, grad_enabled, inplace, op, overwrite
 from minidl._methods import TensorMethods
 from minidl.ops.create import named, shape_of
-from minidl.ops.device import CPU, check_device
-from minidl.ops.shape import integer
+from minidl.ops.device import check_device
+from minidl.ops.dims import check_memory_format, integer
+from minidl.ops.generator import (
+    Generator,
+    chosen,
+    default_generator,
+    integer_array,
+    normal_array,
+    uniform_array,
+)
 from minidl_kernels import EXACT, HOST
 
 __all__ = ["Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed",
            "manual_seed", "multinomial", "normal", "rand", "rand_like", "randint", "randint_like",
            "randn", "randn_like", "randperm", "seed", "set_rng_state"]
-
-_ALL = (1 << 64) - 1
-
-
-class Generator:
-    """A stream of random numbers of its own, at a place in it.
-
-    >>> g = md.Generator().manual_seed(1)
-    >>> a = md.rand(3, generator=g)
-    >>> bool((a == md.rand(3, generator=g.manual_seed(1))).all())
-    True
-    """
-
-    def __init__(self, device="cpu"):
-        check_device("Generator", device)
-        self._seed = 0
-        self._offset = 0
-
-    device = CPU
-
-    def manual_seed(self, seed):
-        """Start the stream of this seed from its beginning."""
-        self._seed = integer("manual_seed", seed, "seed") & _ALL
-        self._offset = 0
-        return self
-
-    def seed(self):
-        """Start from a seed the operating system picks, and return it."""
-        self.manual_seed(int.from_bytes(os.urandom(8), "little"))
-        return self._seed
-
-    def initial_seed(self):
-        """The seed of the stream."""
-        return self._seed
-
-    def get_state(self):
-        """The seed and the place in the stream, as an int64 tensor of two elements."""
-        return Tensor(np.array([self._seed, self._offset], np.uint64).view(np.int64))
-
-    def set_state(self, new_state):
-        """Continue from a state that get_state() returned."""
-        state = new_state.array if isinstance(new_state, Tensor) else np.asarray(new_state)
-        if state.shape != (2,) or state.dtype != np.int64:
-            raise errors.ArgumentError("set_state: expected the int64 tensor of two elements that "
-                                       f"get_state() returns, got {state.dtype} of {state.shape}")
-        self._seed, self._offset = [int(n) & _ALL for n in state]
-        return self
-
-    def reserve(self, n, per_block=4):
-        """(seed, offset) of the next blocks of the stream, enough for n elements, now used up."""
-        offset = self._offset
-        self._offset = offset + -(-n // per_block) & _ALL
-        return self._seed, offset
-
-    def __getstate__(self):
-        return {"_seed": self._seed, "_offset": self._offset}
-
-
-default_generator = Generator()
-default_generator.seed()
-
 
 def manual_seed(seed):
     """Seed the default generator and return it."""
@@ -107,46 +47,7 @@ def set_rng_state(new_state):
     default_generator.set_state(new_state)
 
 
-# --------------------------------------------------------------------------------- raw arrays
-
-def chosen(generator):
-    if generator is None:
-        return default_generator
-    if not isinstance(generator, Generator):
-        raise TypeError(f"generator: expected md.Generator, got {type(generator).__name__}")
-    return generator
-
-
-def uniform_array(shape, dtype, generator):
-    """Uniform in [0, 1): 24 bits each for float32, 53 for float64."""
-    n = int(np.prod(shape, dtype=object))
-    if dtype == np.float64:
-        bits = HOST.bits64(n, *chosen(generator).reserve(n, 2))
-        return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
-    values = HOST.uniform(shape, *chosen(generator).reserve(n))
-    return values if dtype == np.float32 else EXACT.cast(values, dtype)
-
-
-def normal_array(shape, dtype, generator):
-    """Mean 0 and variance 1; float64 by the Box-Muller transform of pairs of 53-bit numbers."""
-    n = int(np.prod(shape, dtype=object))
-    if dtype == np.float64:
-        pairs = uniform_array((-(-n // 2), 2), dtype, generator)
-        r = np.sqrt(-2 * np.log1p(-pairs[:, 0]))
-        t = 2 * np.pi * pairs[:, 1]
-        return np.stack([r * np.cos(t), r * np.sin(t)], 1).reshape(-1)[:n].reshape(shape)
-    values = HOST.normal(shape, *chosen(generator).reserve(n))
-    return values if dtype == np.float32 else EXACT.cast(values, dtype)
-
-
-def integer_array(name, low, high, shape, generator):
-    """int64 in [low, high)."""
-    low, high = integer(name, low, "low"), integer(name, high, "high")
-    if low >= high:
-        raise errors.ArgumentError(f"{name}: expected low < high, got {low} and {high}")
-    n = int(np.prod(shape, dtype=object))
-    return HOST.integers(low, high, shape, *chosen(generator).reserve(n, 2))
-
+# --------------------------------------------------------------------------------- new tensors
 
 def floating(name, dtype):
     """The NumPy dtype of random floating-point numbers."""
@@ -155,8 +56,6 @@ def floating(name, dtype):
         raise errors.DTypeError(f"{name}: expected a floating-point dtype, got {d.name}")
     return d.numpy
 
-
-# --------------------------------------------------------------------------------- new tensors
 
 def rand(*size, generator=None, dtype=None, device=None, requires_grad=False, **given):
     """Uniform numbers in [0, 1).
@@ -218,7 +117,8 @@ def randperm(n, *, generator=None, dtype=dtypes.int64, device=None, requires_gra
                   requires_grad=requires_grad)
 
 
-def _checked_like(input, name):
+def _checked_like(input, name, memory_format=None):
+    check_memory_format(name, memory_format)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(input).__name__}")
     return input
@@ -227,7 +127,7 @@ def _checked_like(input, name):
 def rand_like(input, *, dtype=None, device=None, requires_grad=False, generator=None,
               memory_format=None):
     """rand() in the tensor's shape and dtype."""
-    x = _checked_like(input, "rand_like")
+    x = _checked_like(input, "rand_like", memory_format)
     return rand(x.shape, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad,
                 generator=generator)
 
@@ -235,7 +135,7 @@ def rand_like(input, *, dtype=None, device=None, requires_grad=False, generator=
 def randn_like(input, *, dtype=None, device=None, requires_grad=False, generator=None,
                memory_format=None):
     """randn() in the tensor's shape and dtype."""
-    x = _checked_like(input, "randn_like")
+    x = _checked_like(input, "randn_like", memory_format)
     return randn(x.shape, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad,
                  generator=generator)
 
@@ -243,7 +143,7 @@ def randn_like(input, *, dtype=None, device=None, requires_grad=False, generator
 def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False,
                  generator=None, memory_format=None):
     """randint() in the tensor's shape and dtype."""
-    x = _checked_like(input, "randint_like")
+    x = _checked_like(input, "randint_like", memory_format)
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, x.shape, dtype=dtype or x.dtype, device=device,
                    requires_grad=requires_grad, generator=generator)

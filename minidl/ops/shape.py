@@ -7,54 +7,13 @@ import math
 import numpy as np
 
 from minidl import dtypes, errors
-from minidl._core import op
+from minidl._core import Tensor, op
 from minidl._methods import TensorMethods
-from minidl.ops.elementwise import check_broadcast
+from minidl.ops.dims import axes, axis, check_memory_format, sizes
 
-__all__ = ["adjoint", "broadcast_tensors", "broadcast_to", "clone", "diagonal", "flatten",
-           "moveaxis", "movedim", "narrow", "permute", "reshape", "select", "squeeze", "swapaxes", "swapdims",
-           "t", "transpose", "unflatten", "unsqueeze"]
-
-
-# -------------------------------------------------------------------------------- dims and sizes
-
-def axis(name, dim, ndim):
-    """`dim` counted from the front; a 0-d tensor takes 0 and -1."""
-    n = ndim or 1
-    if type(dim) is not int:
-        dim = integer(name, dim, "dim")
-    if -n <= dim < n:
-        return dim + n if dim < 0 else dim
-    raise errors.DimensionError(f"{name}: dim {dim} is out of range for a tensor of {ndim} "
-                                f"dimensions (expected {-n} to {n - 1})")
-
-
-def axes(name, dim, ndim):
-    """An int, a sequence of ints or None (all) as a tuple of dims counted from the front."""
-    if dim is None:
-        return tuple(range(ndim))
-    if type(dim) is int or not isinstance(dim, (tuple, list)):
-        return (axis(name, dim, ndim),)
-    found = tuple([axis(name, d, ndim) for d in dim])
-    if len(set(found)) != len(found):
-        raise errors.ShapeError(f"{name}: a dim appears twice in {tuple(dim)}")
-    return found
-
-
-def integer(name, value, what):
-    """A Python int from anything that is one (NumPy integers, 0-d integer tensors)."""
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return value.__index__()
-    except (AttributeError, TypeError):
-        raise TypeError(f"{name}: {what} must be an integer, got {value!r}") from None
-
-
-def sizes(name, first, rest):
-    """The sizes of f(2, 3), f((2, 3)) and f([2, 3]) as a tuple of ints."""
-    rest = first if not rest and isinstance(first, (tuple, list)) else (first, *rest)
-    return tuple([n if type(n) is int else integer(name, n, "a size") for n in rest])
+__all__ = ["adjoint", "broadcast_tensors", "broadcast_to", "clone", "flatten", "moveaxis",
+           "movedim", "permute", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose",
+           "unflatten", "unsqueeze"]
 
 
 # ----------------------------------------------------------------------------------------- shape
@@ -232,14 +191,24 @@ def broadcast_to(be, input, size):
 
 
 def broadcast_tensors(*tensors):
-    """The tensors expanded to their common shape, without copies.
+    """The tensors expanded to their common shape.
 
-    >>> [x.shape for x in md.broadcast_tensors(md.ones(3, 1), md.ones(2))]
-    [(3, 2), (3, 2)]
+    >>> a, b = md.broadcast_tensors(md.zeros(2, 1), md.zeros(3))
+    >>> a.shape, b.shape
+    ((2, 3), (2, 3))
     """
-    check_broadcast("broadcast_tensors", *(x.shape for x in tensors))
-    shape = np.broadcast_shapes(*(x.shape for x in tensors))
-    return tuple(broadcast_to(x, shape) for x in tensors)
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tensors[0]
+    for x in tensors:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"broadcast_tensors: expected tensors, got {type(x).__name__}")
+    try:
+        shape = np.broadcast_shapes(*[x.shape for x in tensors])
+    except ValueError:
+        raise errors.ShapeError("broadcast_tensors: the shapes "
+                                + ", ".join(str(x.shape) for x in tensors)
+                                + " do not broadcast") from None
+    return tuple([broadcast_to(x, shape) for x in tensors])
 
 
 def expand_as(self, other):
@@ -355,84 +324,19 @@ def _matrix_transpose(self, name=".mT"):
     return transpose(self, -2, -1)
 
 
-# ----------------------------------------------------------------------------- parts of a tensor
-
-def placed(be, shape, key, g):
-    """Zeros of `shape` with g at `key`: the gradient of taking that part."""
-    out = be.zeros(shape, g.dtype)
-    out[key] = g
-    return out
-
-
-@op(view=True)
-def select(be, input, dim, index):
-    """The slice at one index of a dim, without that dim."""
-    shape = input.shape
-    d = axis("select", dim, len(shape))
-    i = integer("select", index, "index")
-    if not shape or not -shape[d] <= i < shape[d]:
-        raise errors.DimensionError(f"select: index {i} is out of range for dim {dim} of shape "
-                                    f"{shape}")
-    key = (slice(None),) * d + (i, ...)
-    return input[key], lambda g, need: placed(be, shape, key, g)
-
-
-@op(view=True)
-def narrow(be, input, dim, start, length):
-    """The `length` elements from `start` on along a dim.
-
-    >>> md.arange(6).narrow(0, 2, 3)
-    tensor([2, 3, 4])
-    """
-    shape = input.shape
-    d = axis("narrow", dim, len(shape))
-    start, length = integer("narrow", start, "start"), integer("narrow", length, "length")
-    n = shape[d] if shape else 0
-    first = start + n if start < 0 else start
-    if not shape or not 0 <= first <= n or not 0 <= length <= n - first:
-        raise errors.DimensionError(f"narrow: start {start} and length {length} do not fit into "
-                                    f"dim {dim} of shape {shape}")
-    key = (slice(None),) * d + (slice(first, first + length),)
-    return input[key], lambda g, need: placed(be, shape, key, g)
-
-
-@op(view=True)
-def diagonal(be, input, offset=0, dim1=0, dim2=1):
-    """The diagonal of two dims, as a new last dim.
-
-    >>> md.tensor([[1, 2], [3, 4]]).diagonal()
-    tensor([1, 4])
-    """
-    a, b = axis("diagonal", dim1, input.ndim), axis("diagonal", dim2, input.ndim)
-    if a == b or input.ndim < 2:
-        raise errors.ShapeError(f"diagonal: dims {dim1} and {dim2} of a tensor of {input.ndim} "
-                                "dimensions are not two different dims")
-    shape = input.shape
-
-    def vjp(g, need):
-        out = be.zeros(shape, g.dtype)
-        d = out.diagonal(offset, a, b)
-        d.flags.writeable = True
-        d[...] = g
-        return out
-
-    return input.diagonal(offset, a, b), vjp
-
-
 # ---------------------------------------------------------------------------------------- copies
 
 @op(storage=True)
 def clone(be, input, memory_format=None):
     """A copy, with gradients flowing back to the original."""
-    if memory_format not in (None, "preserve_format", "contiguous_format"):
-        raise errors.UnsupportedError(f"clone: memory_format {memory_format!r} is not supported")
+    check_memory_format("clone", memory_format)
     return be.copy(input), lambda g, need: g
 
 
 def contiguous(self, memory_format=None):
     """The tensor itself when its elements lie in order in memory, else a copy that does."""
-    return self if memory_format is None and self.array.flags.c_contiguous \
-        else clone(self, memory_format)
+    check_memory_format("contiguous", memory_format)
+    return self if self.array.flags.c_contiguous else clone(self)
 
 
 for _fn in (expand_as, view_as, reshape_as, swapaxes, swapdims, moveaxis, adjoint, contiguous):

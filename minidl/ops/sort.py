@@ -7,7 +7,7 @@ import numpy as np
 from minidl import errors
 from minidl._core import op
 from minidl._methods import TensorMethods
-from minidl.ops.shape import axis, integer
+from minidl.ops.dims import axis, integer
 
 __all__ = ["argsort", "sort", "topk", "unique"]
 

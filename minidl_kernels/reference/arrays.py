@@ -33,7 +33,8 @@ def contiguous(x):
 
 
 def cast(x, dtype):
-    """x as another dtype, always a copy."""
+    """x as another dtype, always a copy; what does not fit becomes what C makes of it, silently."""
     out = empty(x.shape, dtype)
-    np.copyto(out, x, casting="unsafe")
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.copyto(out, x, casting="unsafe")
     return out

@@ -16,4 +16,5 @@ def linear(x, weight, bias):
 
 def linear_grad_weight(g, x):
     """g[..., N]^T @ x[..., K] -> [N, K]."""
-    return np.matmul(g.reshape(-1, g.shape[-1]).T, x.reshape(-1, x.shape[-1]))
+    rows = int(np.prod(g.shape[:-1]))
+    return np.matmul(g.reshape(rows, g.shape[-1]).T, x.reshape(rows, x.shape[-1]))
