@@ -192,12 +192,16 @@ S_FN float s_silu(float x) { /* max(x, 0) - |x| z / (1 + z): next to x, no error
 }
 
 S_FN float s_silu_grad(float x) {
-    float s = s_sigmoid(x), y = s * (1.0f + x * (1.0f - s));
-    return x > 104.0f ? 1.0f : y;
+    float s = s_sigmoid(x);
+    return s * (1.0f + x * (1.0f - s));
 }
 
 S_FN float s_softplus(float x) { /* log(1 + e^x) */
     return (x > 0.0f ? x : 0.0f) + s_log1p(s_exp_neg(-S_ABS(x)));
+}
+
+S_FN float s_logsigmoid(float x) {
+    return (x > 0.0f ? 0.0f : x) - s_log1p(s_exp_neg(-S_ABS(x)));
 }
 
 S_FN float s_tanh(float x) { /* -m / (2 + m), m = e^-2|x| - 1 */
@@ -409,6 +413,12 @@ S_FN float s_floor_divide(float m, float a, float b) { /* m = fmod(a, b) */
     return b == 0.0f ? a / b : f;
 }
 
+S_FN float s_floor_ratio(float a, float b) { /* s_floor_divide, or a / b where that is whole */
+    float m = s_fmod_fast(a, b), y;
+    y = s_floor_divide(S_ABS(b) > S_FLT_MAX ? a : m, a, b);
+    return S_ABS(a) < 536870912.0f * S_ABS(b) ? y : S_FLOOR(a / b);
+}
+
 /* ---- the lists ---- */
 
 /* X(name, forward, gradient, what the gradient needs) */
@@ -427,10 +437,10 @@ S_FN float s_floor_divide(float m, float a, float b) { /* m = fmod(a, b) */
     X(reciprocal, 1.0f / x, -g * (y * y), y) \
     X(tanh, s_tanh(x), g * (1.0f - y * y), y) \
     X(sigmoid, s_sigmoid(x), g * ((1.0f - y) * y), y) \
-    X(logsigmoid, -s_softplus(-x), g * s_sigmoid(-x), x) \
+    X(logsigmoid, s_logsigmoid(x), g * s_sigmoid(-x), x) \
     X(softplus, s_softplus(x), g * s_sigmoid(x), x) \
     X(silu, s_silu(x), g * s_silu_grad(x), x) \
-    X(relu, x <= 0.0f ? 0.0f : x, y <= 0.0f ? 0.0f : g, y) \
+    X(relu, x < 0.0f ? 0.0f : x, y <= 0.0f ? 0.0f : g, y) \
     X(erf, s_erf(x), g * (1.1283791670955126f * s_exp_neg(-x * x)), x) \
     X(gelu, s_gelu(x), g * s_gelu_grad(x), x) \
     X(gelu_tanh, s_gelu_tanh(x), g * s_gelu_tanh_grad(x), x) \
@@ -464,7 +474,7 @@ S_FN float s_floor_divide(float m, float a, float b) { /* m = fmod(a, b) */
 /* X(name, forward, gradient of a, gradient of b, guard, exact forward) */
 #define S_BINARY_GUARDED(X) \
     X(fmod, s_fmod_fast(a, b), g, -g * S_TRUNC(a / b), S_MOD_GUARD, S_FMOD(a, b)) \
-    X(remainder, s_remainder(s_fmod_fast(a, b), b), g, -g * S_FLOOR(a / b), S_MOD_GUARD, \
+    X(remainder, s_remainder(s_fmod_fast(a, b), b), g, -g * s_floor_ratio(a, b), S_MOD_GUARD, \
       s_remainder(S_FMOD(a, b), b)) \
     X(floor_divide, s_floor_divide(s_fmod_fast(a, b), a, b), 0.0f, 0.0f, S_MOD_GUARD, \
       s_floor_divide(S_FMOD(a, b), a, b))

@@ -31,3 +31,4 @@ from minidl_kernels.cpu.reduce import (  # noqa: E402
     amax, amin, argmax, argmin, cumsum, logsumexp, mean, prod, sqsum, sum, var,
 )
 from minidl_kernels.cpu.rotary import rotary, rotary_grad  # noqa: E402
+from minidl_kernels.cpu.select import *  # noqa: E402, F403

@@ -54,26 +54,23 @@ cdef inline bint ready(object x) noexcept:
             and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>x))
 
 
-cdef class Operands:
-    """What a kernel was given, as contiguous arrays or numbers, and the shape they broadcast to."""
-    cdef Job job
-    cdef str kernel
-    cdef list arrays                    # keeps alive what the job points at
-    cdef float value[3]
-    cdef int count, ndim
-    cdef int ndims[3]
-    cdef const Py_ssize_t *shapes[3]
-    cdef Py_ssize_t shape[EW_MAX_NDIM]
-    cdef int widen(self, cnp.ndarray x) except -1
-    cdef tuple result(self)
-    cdef int array(self, cnp.ndarray x) except -1
-    cdef int add(self, object x) except -1
-    cdef cnp.ndarray compute(self, ew_row row)
-    cdef cnp.ndarray accumulate(self, ew_row row, cnp.ndarray out)
-    cdef int expect(self, cnp.ndarray g) except -1
+cdef struct Operands:
+    # Contiguous arrays and numbers, and the shape they broadcast to; ndim and count start at 0.
+    Job job
+    int ndim
+    int count
+    int ndims[3]
+    float value[3]
+    const Py_ssize_t *shapes[3]
+    Py_ssize_t shape[EW_MAX_NDIM]
 
 
-cdef Operands operands(str kernel)
+cdef int widen(Operands *o, cnp.ndarray x, str kernel) except -1
+cdef cnp.ndarray put_array(Operands *o, cnp.ndarray x, str kernel)
+cdef cnp.ndarray put(Operands *o, object x, str kernel)
+cdef cnp.ndarray compute(Operands *o, ew_row row)
+cdef int accumulate(Operands *o, ew_row row, cnp.ndarray out, str kernel) except -1
+cdef int expect(const Operands *o, cnp.ndarray g, str kernel) except -1
 
 
 cdef class UnaryKernel:
@@ -88,7 +85,7 @@ cdef class BinaryKernel:
     """One entry of S_BINARY in scalar.h."""
     cdef const EwBinary *entry
     cdef readonly str name, grad_name
+    cdef dict powers                    # of pow: exponents that a unary kernel computes
     cdef cnp.ndarray forward(self, object a, object b)
+    cdef cnp.ndarray stretched(self, object a, object b)
     cdef tuple grad(self, object g, object a, object b, object need)
-    cdef object side(self, Operands o, object operand, cnp.ndarray dy, const char *formula,
-                     ew_binary_grad kernel)

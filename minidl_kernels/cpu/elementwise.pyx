@@ -46,6 +46,10 @@ cdef extern from "Python.h":
     int METH_O, METH_FASTCALL
     object PyCFunction_NewEx(PyMethodDef *definition, object self, object module)
     bint PyFloat_CheckExact(object)
+    bint PyLong_CheckExact(object)
+    double PyLong_AsDouble(object) noexcept
+    PyObject *PyErr_Occurred() noexcept
+    void PyErr_Clear() noexcept
     double PyFloat_AS_DOUBLE(object)
 
 cdef const ElementwiseTable *K = ew_pick()
@@ -60,79 +64,78 @@ cdef int execute(Job *job, ew_row row, cnp.ndarray out, bint streamed=True) exce
     return run(<Task>ew_piece, job, job.size, EW_GRAIN)
 
 
-cdef class Operands:
-    cdef int widen(self, cnp.ndarray x) except -1:
-        """Stretch the shape by that of x."""
-        cdef int n = cnp.PyArray_NDIM(x), d, k
-        cdef const Py_ssize_t *dims = <const Py_ssize_t*>cnp.PyArray_DIMS(x)
-        for k in range(max(n - self.ndim, 0), n):
-            d = k + self.ndim - n
-            if dims[k] != self.shape[d] and dims[k] != 1 and self.shape[d] != 1:
-                raise ValueError(f"{self.kernel}: shapes {self.result()} and {shape_of(x)} do not "
-                                 f"broadcast: axis {k - n} has {self.shape[d]} and {dims[k]} entries")
-        if n > self.ndim:                   # line the old shape up with the last axes
-            for d in range(n - 1, -1, -1):
-                k = d - n + self.ndim
-                self.shape[d] = self.shape[k] if k >= 0 else 1
-            self.ndim = n
-        for k in range(n):
-            if dims[k] != 1:
-                self.shape[k + self.ndim - n] = dims[k]
-        return 0
+# ---- operands that broadcast ----
 
-    cdef tuple result(self):
-        return tuple([self.shape[d] for d in range(self.ndim)])
-
-    cdef int array(self, cnp.ndarray x) except -1:
-        """Add a contiguous array."""
-        self.widen(x)
-        self.arrays.append(x)
-        self.ndims[self.count] = cnp.PyArray_NDIM(x)
-        self.shapes[self.count] = <const Py_ssize_t*>cnp.PyArray_DIMS(x)
-        self.job.operand[self.count] = cnp.PyArray_DATA(x)
-        self.count += 1
-        return 0
-
-    cdef int add(self, object x) except -1:
-        """Add a float32 array or a number."""
-        if cnp.PyArray_Check(x):
-            return self.array(f32(x, self.kernel))
-        self.value[self.count] = number(x, self.kernel)
-        self.ndims[self.count] = 0
-        self.job.operand[self.count] = &self.value[self.count]
-        self.count += 1
-        return 0
-
-    cdef cnp.ndarray compute(self, ew_row row):
-        """The result of a row kernel as a new array."""
-        cdef cnp.ndarray out
-        if not self.arrays:
-            raise TypeError(f"{self.kernel}: expected a float32 array among the operands")
-        out = empty(self.ndim, <cnp.npy_intp*>self.shape)
-        ew_broadcast(&self.job, self.ndim, self.shape, self.count, self.ndims, self.shapes)
-        execute(&self.job, row, out)
-        return out
-
-    cdef cnp.ndarray accumulate(self, ew_row row, cnp.ndarray out):
-        """The same into `out`, which the row kernel also reads and whose shape is the result's."""
-        self.expect(out)
-        ew_broadcast(&self.job, self.ndim, self.shape, self.count, self.ndims, self.shapes)
-        execute(&self.job, row, out, streamed=False)
-        return out
-
-    cdef int expect(self, cnp.ndarray g) except -1:
-        """The array must have exactly the shape that the operands so far broadcast to."""
-        if shape_of(g) != self.result():
-            raise ValueError(f"{self.kernel}: got an array of shape {shape_of(g)} where the "
-                             f"operands broadcast to {self.result()}")
-        return 0
+cdef int widen(Operands *o, cnp.ndarray x, str kernel) except -1:
+    """Stretch the common shape by that of x."""
+    cdef int n = cnp.PyArray_NDIM(x), d, k
+    cdef const Py_ssize_t *dims = <const Py_ssize_t*>cnp.PyArray_DIMS(x)
+    for k in range(max(n - o.ndim, 0), n):
+        d = k + o.ndim - n
+        if dims[k] != o.shape[d] and dims[k] != 1 and o.shape[d] != 1:
+            raise ValueError(f"{kernel}: shapes {common_shape(o)} and {shape_of(x)} do not "
+                             f"broadcast: axis {k - n} has {o.shape[d]} and {dims[k]} entries")
+    if n > o.ndim:                          # line the old shape up with the last axes
+        for d in range(n - 1, -1, -1):
+            k = d - n + o.ndim
+            o.shape[d] = o.shape[k] if k >= 0 else 1
+        o.ndim = n
+    for k in range(n):
+        if dims[k] != 1:
+            o.shape[k + o.ndim - n] = dims[k]
+    return 0
 
 
-cdef Operands operands(str kernel):
-    cdef Operands o = Operands.__new__(Operands)
-    o.kernel = kernel
-    o.arrays = []
-    return o
+cdef cnp.ndarray put_array(Operands *o, cnp.ndarray x, str kernel):
+    """Add a contiguous array; returns it for the caller to hold while the job runs."""
+    widen(o, x, kernel)
+    o.ndims[o.count] = cnp.PyArray_NDIM(x)
+    o.shapes[o.count] = <const Py_ssize_t*>cnp.PyArray_DIMS(x)
+    o.job.operand[o.count] = cnp.PyArray_DATA(x)
+    o.count += 1
+    return x
+
+
+cdef cnp.ndarray put(Operands *o, object x, str kernel):
+    """Add a float32 array, or a number, for which None is returned."""
+    if cnp.PyArray_Check(x):
+        return put_array(o, f32(x, kernel), kernel)
+    o.value[o.count] = <float>number(x, kernel)
+    o.ndims[o.count] = 0
+    o.job.operand[o.count] = &o.value[o.count]
+    o.count += 1
+    return None
+
+
+cdef cnp.ndarray compute(Operands *o, ew_row row):
+    """The result of a row kernel as a new array of the common shape."""
+    cdef cnp.ndarray out = empty(o.ndim, <cnp.npy_intp*>o.shape)
+    ew_broadcast(&o.job, o.ndim, o.shape, o.count, o.ndims, o.shapes)
+    execute(&o.job, row, out)
+    return out
+
+
+cdef int accumulate(Operands *o, ew_row row, cnp.ndarray out, str kernel) except -1:
+    """The same into `out`, which the row kernel also reads."""
+    expect(o, out, kernel)
+    ew_broadcast(&o.job, o.ndim, o.shape, o.count, o.ndims, o.shapes)
+    return execute(&o.job, row, out, streamed=False)
+
+
+cdef int expect(const Operands *o, cnp.ndarray g, str kernel) except -1:
+    """g must have exactly the common shape."""
+    cdef int d
+    cdef bint same = cnp.PyArray_NDIM(g) == o.ndim
+    for d in range(o.ndim if same else 0):
+        same = same and cnp.PyArray_DIM(g, d) == o.shape[d]
+    if not same:
+        raise ValueError(f"{kernel}: got an array of shape {shape_of(g)} where the operands "
+                         f"broadcast to {common_shape(o)}")
+    return 0
+
+
+cdef tuple common_shape(const Operands *o):
+    return tuple([o.shape[d] for d in range(o.ndim)])
 
 
 cdef tuple shape_of(cnp.ndarray x):
@@ -142,12 +145,29 @@ cdef tuple shape_of(cnp.ndarray x):
 cdef double number(object x, str kernel) except? -1.0:
     if PyFloat_CheckExact(x):
         return PyFloat_AS_DOUBLE(x)
-    if isinstance(x, (int, float, np.number, np.bool_)):
+    if isinstance(x, (int, float)) or isinstance(x, (np.number, np.bool_)):
         try:
             return float(x)
         except OverflowError:
             raise OverflowError(f"{kernel}: the number {x} is too large for a float") from None
     raise TypeError(f"{kernel}: expected a float32 array or a number, got {type(x).__name__}")
+
+
+cdef bint single(object x, float *value) noexcept:
+    """Is x one float: a Python number or a 0-d array?"""
+    if PyLong_CheckExact(x):
+        value[0] = <float>PyLong_AsDouble(x)
+        if PyErr_Occurred() == NULL:
+            return True
+        PyErr_Clear()                       # too large: number() says so
+        return False
+    if PyFloat_CheckExact(x):
+        value[0] = <float>PyFloat_AS_DOUBLE(x)
+        return True
+    if ready(x) and cnp.PyArray_NDIM(<cnp.ndarray>x) == 0:
+        value[0] = ptr(<cnp.ndarray>x)[0]
+        return True
+    return False
 
 
 # ---- the kernels of the table ----
@@ -179,7 +199,6 @@ cdef class UnaryKernel:
 
 cdef class BinaryKernel:
     cdef cnp.ndarray forward(self, object a, object b):
-        cdef Operands o
         cdef Job job
         cdef cnp.ndarray out
         cdef float value
@@ -187,43 +206,58 @@ cdef class BinaryKernel:
             ew_flat(&job, 2, cnp.PyArray_SIZE(<cnp.ndarray>a), 0)
             job.operand[0] = ptr(<cnp.ndarray>a)
             job.operand[1] = ptr(<cnp.ndarray>b)
-        elif ready(a) and PyFloat_CheckExact(b):
+        elif ready(a) and single(b, &value):
+            if self.powers is not None and value in self.powers:
+                return (<UnaryKernel>self.powers[value]).forward(a)
             ew_flat(&job, 2, cnp.PyArray_SIZE(<cnp.ndarray>a), 2)
-            value = PyFloat_AS_DOUBLE(b)
             job.operand[0] = ptr(<cnp.ndarray>a)
             job.operand[1] = &value
         else:
-            o = operands(self.name)
-            o.add(a)
-            o.add(b)
-            o.job.kernel.binary = self.entry.forward
-            return o.compute(ew_binary_row)
+            return self.stretched(a, b)
         out = empty_like(<cnp.ndarray>a)
         job.kernel.binary = self.entry.forward
         execute(&job, ew_binary_row, out)
         return out
 
-    cdef tuple grad(self, object g, object a, object b, object need):
-        cdef Operands o = operands(self.grad_name)
-        cdef cnp.ndarray dy = f32(g, self.grad_name)
-        cdef bint need_a = need[0], need_b = need[1]
-        o.add(a)
-        o.add(b)
-        o.expect(dy)
-        o.array(dy)
-        return (self.side(o, a, dy, self.entry.da_formula, self.entry.da) if need_a else None,
-                self.side(o, b, dy, self.entry.db_formula, self.entry.db) if need_b else None)
+    cdef cnp.ndarray stretched(self, object a, object b):
+        cdef Operands o
+        cdef cnp.ndarray x, y
+        o.ndim = o.count = 0
+        x = put(&o, a, self.name)
+        y = put(&o, b, self.name)
+        if x is None and y is None:
+            raise TypeError(f"{self.name}: expected at least one float32 array, got two numbers")
+        o.job.kernel.binary = self.entry.forward
+        return compute(&o, ew_binary_row)
 
-    cdef object side(self, Operands o, object operand, cnp.ndarray dy, const char *formula,
-                     ew_binary_grad kernel):
-        """The gradient of one operand, summed to its shape; None for a number."""
-        if not cnp.PyArray_Check(operand):
-            return None
-        if strcmp(formula, b"g") != 0:
-            o.job.kernel.binary_grad = kernel
-            dy = o.compute(ew_binary_grad_row)
-        return sum_to_shape(dy, cnp.PyArray_NDIM(<cnp.ndarray>operand),
-                            cnp.PyArray_DIMS(<cnp.ndarray>operand))
+    cdef tuple grad(self, object g, object a, object b, object need):
+        cdef Operands o
+        cdef cnp.ndarray dy = f32(g, self.grad_name), x, y
+        cdef bint need_a = need[0], need_b = need[1]
+        cdef UnaryKernel power
+        cdef float value
+        o.ndim = o.count = 0
+        x = put(&o, a, self.grad_name)
+        y = put(&o, b, self.grad_name)
+        expect(&o, dy, self.grad_name)
+        put_array(&o, dy, self.grad_name)
+        if self.powers is not None and not need_b and ready(a) and single(b, &value):
+            power = self.powers.get(value)
+            if power is not None and power.saves == "x":
+                return power.grad(dy, a), None
+        return (side(&o, x, dy, self.entry.da_formula, self.entry.da) if need_a else None,
+                side(&o, y, dy, self.entry.db_formula, self.entry.db) if need_b else None)
+
+
+cdef object side(Operands *o, cnp.ndarray operand, cnp.ndarray dy, const char *formula,
+                 ew_binary_grad kernel):
+    """The gradient of one operand, summed to its shape; None for a number."""
+    if operand is None:
+        return None
+    if strcmp(formula, b"g") != 0:
+        o.job.kernel.binary_grad = kernel
+        dy = compute(o, ew_binary_grad_row)
+    return sum_to_shape(dy, cnp.PyArray_NDIM(operand), cnp.PyArray_DIMS(operand))
 
 
 cdef object call_unary(object self, object x):
@@ -305,6 +339,11 @@ def _functions():
 
 _table, UNARY, BINARY = _functions()
 globals().update(_table)
+# Powers with a formula of their own, which is faster and exact.
+(<BinaryKernel>_table["pow"].__self__).powers = {
+    power: _table[name].__self__
+    for power, name in ((2.0, "square"), (3.0, "cube"), (0.5, "sqrt"), (-0.5, "rsqrt"),
+                        (-1.0, "reciprocal"))}
 __all__ = [*_table, "UNARY", "BINARY", "sum_to"]
 
 

@@ -3,11 +3,16 @@
 cimport numpy as cnp
 from libc.math cimport INFINITY
 from minidl_kernels.cpu.elementwise cimport (
-    Job, Operands, ew_flat, ew_row, execute, number, operands, ready, sum_to_shape,
+    Job, Operands, accumulate, compute, ew_flat, ew_row, execute, expect, number, put, put_array,
+    ready, sum_to_shape, widen,
 )
 from minidl_kernels.cpu.memory cimport empty_like, f32, ptr
 
+import numpy as np
+
 from minidl_kernels.cpu.elementwise import mul, sub, sum_to
+
+__all__ = ["add_", "clamp", "clamp_grad", "fill_", "lerp", "lerp_grad", "where", "where_grad"]
 
 cnp.import_array()
 
@@ -32,34 +37,38 @@ def where(cond, a, b):
     >>> where(np.array([True, False]), np.float32([1, 2]), 0.0)
     array([1., 0.], dtype=float32)
     """
-    cdef Operands o = operands("where")
-    o.array(condition(cond, "where"))
-    o.add(a)
-    o.add(b)
-    return o.compute(ew_where_row)
+    cdef Operands o
+    cdef cnp.ndarray c, x, y
+    o.ndim = o.count = 0
+    c = put_array(&o, condition(cond, "where"), "where")
+    x = put(&o, a, "where")
+    y = put(&o, b, "where")
+    return compute(&o, ew_where_row)
 
 
 def where_grad(g, cond, a, b, need):
     """(da, db) of where(cond, a, b): g where cond chose the operand, summed to its shape."""
-    cdef Operands o = operands("where_grad")
-    cdef cnp.ndarray dy = f32(g, "where_grad"), c = condition(cond, "where_grad"), d
-    o.array(c)
-    o.add(a)
-    o.add(b)
-    o.expect(dy)
-    grads = []
-    for operand, needed, keep in ((a, need[0], 1), (b, need[1], 0)):
-        if not needed or not cnp.PyArray_Check(operand):
-            grads.append(None)
-            continue
-        o = operands("where_grad")
-        o.array(c)
-        o.array(dy)
-        o.job.keep = keep
-        d = o.compute(ew_mask_row)
-        grads.append(sum_to_shape(d, cnp.PyArray_NDIM(<cnp.ndarray>operand),
-                                  cnp.PyArray_DIMS(<cnp.ndarray>operand)))
-    return tuple(grads)
+    cdef Operands o
+    cdef cnp.ndarray dy = f32(g, "where_grad"), c = condition(cond, "where_grad"), x, y
+    o.ndim = o.count = 0
+    put_array(&o, c, "where_grad")
+    x = put(&o, a, "where_grad")
+    y = put(&o, b, "where_grad")
+    expect(&o, dy, "where_grad")
+    return (chosen(dy, c, x, 1) if need[0] else None, chosen(dy, c, y, 0) if need[1] else None)
+
+
+cdef object chosen(cnp.ndarray dy, cnp.ndarray c, cnp.ndarray operand, int keep):
+    """dy where (c != 0) == keep, summed to the operand's shape; None for a number."""
+    cdef Operands o
+    if operand is None:
+        return None
+    o.ndim = o.count = 0
+    put_array(&o, c, "where_grad")
+    put_array(&o, dy, "where_grad")
+    o.job.keep = keep
+    return sum_to_shape(compute(&o, ew_mask_row), cnp.PyArray_NDIM(operand),
+                        cnp.PyArray_DIMS(operand))
 
 
 def lerp(a, b, weight):
@@ -69,33 +78,36 @@ def lerp(a, b, weight):
     >>> lerp(np.float32([0, 2]), np.float32([4, 4]), 0.25)
     array([1. , 2.5], dtype=float32)
     """
-    cdef Operands o = operands("lerp")
-    o.add(a)
-    o.add(b)
-    o.add(weight)
-    return o.compute(ew_lerp_row)
+    cdef Operands o
+    cdef cnp.ndarray x, y, w
+    o.ndim = o.count = 0
+    x = put(&o, a, "lerp")
+    y = put(&o, b, "lerp")
+    w = put(&o, weight, "lerp")
+    if x is None and y is None and w is None:
+        raise TypeError("lerp: expected at least one float32 array, got three numbers")
+    return compute(&o, ew_lerp_row)
 
 
 def lerp_grad(g, a, b, weight, need):
     """(da, db, dweight) of lerp(a, b, weight), each summed to its operand's shape."""
-    cdef Operands o = operands("lerp_grad")
-    cdef cnp.ndarray dy = f32(g, "lerp_grad")
-    o.add(a)
-    o.add(b)
-    o.add(weight)
-    o.expect(dy)
-    grads = []
-    for operand, needed, slope in ((a, need[0], lambda: mul(dy, sub(1.0, weight))),
-                                   (b, need[1], lambda: mul(dy, weight)),
-                                   (weight, need[2], lambda: mul(dy, sub(b, a)))):
-        wanted = needed and cnp.PyArray_Check(operand)
-        grads.append(sum_to(slope(), operand.shape) if wanted else None)
-    return tuple(grads)
+    cdef Operands o
+    cdef cnp.ndarray dy = f32(g, "lerp_grad"), x, y, w
+    o.ndim = o.count = 0
+    x = put(&o, a, "lerp_grad")
+    y = put(&o, b, "lerp_grad")
+    w = put(&o, weight, "lerp_grad")
+    expect(&o, dy, "lerp_grad")
+    rest = 1.0 - weight if w is None else sub(1.0, w)
+    return (sum_to(mul(dy, rest), np.shape(x)) if need[0] and x is not None else None,
+            sum_to(mul(dy, weight), np.shape(y)) if need[1] and y is not None else None,
+            sum_to(mul(dy, b - a if x is None and y is None else sub(b, a)), np.shape(w))
+            if need[2] and w is not None else None)
 
 
 cdef int limits(Job *job, object lo, object hi, str kernel) except -1:
-    job.lo = -INFINITY if lo is None else number(lo, kernel)
-    job.hi = INFINITY if hi is None else number(hi, kernel)
+    job.lo = -INFINITY if lo is None else <float>number(lo, kernel)
+    job.hi = INFINITY if hi is None else <float>number(hi, kernel)
     return 0
 
 
@@ -118,14 +130,18 @@ def clamp(x, lo, hi):
 
 def clamp_grad(g, x, lo, hi):
     """g where lo <= x <= hi, else 0."""
-    cdef Operands o = operands("clamp_grad")
-    cdef cnp.ndarray dy = f32(g, "clamp_grad")
-    limits(&o.job, lo, hi, "clamp_grad")
-    o.array(dy)
-    o.array(f32(x, "clamp_grad"))
-    o.expect(o.arrays[1])
-    o.expect(dy)
-    return o.compute(ew_clamp_grad_row)
+    cdef cnp.ndarray dy = f32(g, "clamp_grad"), a = f32(x, "clamp_grad"), out
+    cdef Job job
+    limits(&job, lo, hi, "clamp_grad")
+    if not cnp.PyArray_SAMESHAPE(dy, a):
+        raise ValueError(f"clamp_grad: g has shape {np.shape(dy)} and x {np.shape(a)}, expected "
+                         "the same")
+    out = empty_like(a)
+    ew_flat(&job, 2, cnp.PyArray_SIZE(a), 0)
+    job.operand[0] = ptr(dy)
+    job.operand[1] = ptr(a)
+    execute(&job, ew_clamp_grad_row, out)
+    return out
 
 
 cdef cnp.ndarray writable(object dst, str kernel):
@@ -144,7 +160,7 @@ def add_(dst, src):
            [13., 24.]], dtype=float32)
     """
     cdef cnp.ndarray out = writable(dst, "add_"), source
-    cdef Operands o = operands("add_")
+    cdef Operands o
     if cnp.PyArray_Check(src):
         source = f32(src, "add_")
         if (ptr(out) < ptr(source) + cnp.PyArray_SIZE(source)
@@ -152,16 +168,18 @@ def add_(dst, src):
                 and not (ptr(source) == ptr(out) and cnp.PyArray_SAMESHAPE(source, out))):
             source = source.copy()          # a part of dst would be written before it is read
         src = source
-    o.widen(out)
-    o.add(src)
-    return o.accumulate(ew_accumulate_row, out)
+    o.ndim = o.count = 0
+    widen(&o, out, "add_")
+    source = put(&o, src, "add_")
+    accumulate(&o, ew_accumulate_row, out, "add_")
+    return out
 
 
 def fill_(dst, value):
     """Every element of dst set to value, in place; returns dst."""
     cdef cnp.ndarray out = writable(dst, "fill_")
     cdef Job job
-    job.lo = number(value, "fill_")
+    job.lo = <float>number(value, "fill_")
     ew_flat(&job, 0, cnp.PyArray_SIZE(out), 0)
     execute(&job, ew_fill_row, out)
     return out
