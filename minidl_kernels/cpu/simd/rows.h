@@ -42,11 +42,11 @@ S_FN float row_exp(float x)
 
 /* result = TERM(0) ADD TERM(1) ADD ... for 0 <= i < n, starting from `none`, lane by lane.
    A sum starts from -0.0f: adding it changes nothing, and it is no memset, which starts slowly. */
-#define ROW_REDUCE(result, n, none, TERM, ADD)                                                     \
+#define ROW_REDUCE(type, result, n, none, TERM, ADD)                                               \
     do {                                                                                           \
         ptrdiff_t i_ = 0;                                                                          \
         if ((n) >= ROW_LANES) {                                                                    \
-            float lane_[ROW_LANES];                                                                \
+            type lane_[ROW_LANES];                                                                 \
             for (int l_ = 0; l_ < ROW_LANES; l_++) lane_[l_] = (none);                             \
             do {                                                                                   \
                 for (int l_ = 0; l_ < ROW_LANES; l_++)                                             \
@@ -69,7 +69,7 @@ static inline float row_max(const float *x, ptrdiff_t n)
 {
     float top;
 #define TERM(i) x[i]
-    ROW_REDUCE(top, n, -INFINITY, TERM, ROW_LARGER);
+    ROW_REDUCE(float, top, n, -INFINITY, TERM, ROW_LARGER);
 #undef TERM
     return top;
 }
@@ -82,7 +82,7 @@ static inline double row_sum(const float *x, ptrdiff_t n)
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) x[i]
-        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
 #undef TERM
         total += part;
     }
@@ -97,7 +97,7 @@ static inline double row_dot(const float *a, const float *b, ptrdiff_t n)
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) a[i] * b[i]
-        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
 #undef TERM
         total += part;
     }
@@ -112,7 +112,7 @@ static inline double row_exp_sum(const float *x, ptrdiff_t n, float shift)
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) row_exp(x[i] - shift)
-        ROW_REDUCE(part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
 #undef TERM
         total += part;
     }
