@@ -278,19 +278,19 @@ def vector_norm(be, input, p, dims, keepdim):
     x, ndim = input, input.ndim
     if p in (np.inf, -np.inf):
         nonempty("norm", x, dims)
-        size = np.abs(x)
+        size = be.abs(x)
         y = (be.amax if p > 0 else be.amin)(size, dims, keepdim)
         return y, lambda g, need: be.mul(shared(be, g, size, y, dims, keepdim), np.sign(x))
     if p == 0:
         y = be.sum((x != 0).astype(x.dtype), dims, keepdim)
         return y, lambda g, need: be.zeros(x.shape, x.dtype)
     if p == 1:
-        y = be.sum(np.abs(x), dims, keepdim)
+        y = be.sum(be.abs(x), dims, keepdim)
         return y, lambda g, need: be.mul(np.sign(x), spread(g, dims, ndim, keepdim))
     if p == 2:
         y = np.sqrt(be.sum(be.square(x), dims, keepdim))
     else:
-        y = be.sum(np.abs(x) ** x.dtype.type(p), dims, keepdim) ** x.dtype.type(1 / p)
+        y = be.sum(be.pow(be.abs(x), p), dims, keepdim) ** x.dtype.type(1 / p)
     y = np.asarray(y)
 
     def vjp(g, need):

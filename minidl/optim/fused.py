@@ -33,7 +33,7 @@ def gradients(params: list[Tensor]) -> list[Any]:
     grads = []
     for param in params:
         grad = param.grad.array
-        grads.append(np.ascontiguousarray(grad) if isinstance(grad, np.ndarray) else grad)
+        grads.append(EXACT.contiguous(grad) if isinstance(grad, np.ndarray) else grad)
     return grads
 
 
