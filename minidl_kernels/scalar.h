@@ -192,8 +192,8 @@ S_FN float s_silu(float x) { /* max(x, 0) - |x| z / (1 + z): next to x, no error
 }
 
 S_FN float s_silu_grad(float x) {
-    float s = s_sigmoid(x);
-    return s * (1.0f + x * (1.0f - s));
+    float z = s_exp_neg(-S_ABS(x)), r = 1.0f / (1.0f + z), s = z * r;
+    return (x < 0.0f ? s : r) + x * (s * r); /* s r is sigmoid(x) (1 - sigmoid(x)) */
 }
 
 S_FN float s_softplus(float x) { /* log(1 + e^x) */
@@ -257,11 +257,11 @@ S_FN float s_gelu_tanh(float x) { /* x / (1 + e^-2u), which is x (1 + tanh u) / 
     return x / (1.0f + s_exp_mid(w));
 }
 
-S_FN float s_gelu_tanh_grad(float x) {
-    float t = x * x;
-    float s = 1.0f / (1.0f + s_exp_mid(x * (-1.5957691216057308f - 0.0713548162726f * t)));
+S_FN float s_gelu_tanh_grad(float x) { /* as s_silu_grad, of 2u */
+    float t = x * x, w = x * (1.5957691216057308f + 0.0713548162726f * t);
+    float z = s_exp_cut(-S_ABS(w)), r = 1.0f / (1.0f + z), s = z * r;
     float d = x * (1.5957691216057308f + 0.2140644488178f * t); /* x times the slope of 2u */
-    return s + (s * (1.0f - s)) * d;
+    return (x < 0.0f ? s : r) + d * (s * r);
 }
 
 /* ---- sine and cosine: x = q pi/2 + r, |r| <= pi/4 ---- */
@@ -416,7 +416,8 @@ S_FN float s_floor_divide(float m, float a, float b) { /* m = fmod(a, b) */
 S_FN float s_floor_ratio(float a, float b) { /* s_floor_divide, or a / b where that is whole */
     float m = s_fmod_fast(a, b), y;
     y = s_floor_divide(S_ABS(b) > S_FLT_MAX ? a : m, a, b);
-    return S_ABS(a) < 536870912.0f * S_ABS(b) ? y : S_FLOOR(a / b);
+    m = b == 0.0f ? 0.0f : a - a; /* NaN for infinite a */
+    return S_ABS(a) < 536870912.0f * S_ABS(b) ? y : S_FLOOR(a / b) + m;
 }
 
 /* ---- the lists ---- */

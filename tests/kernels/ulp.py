@@ -1,0 +1,112 @@
+"""How far the float32 kernels are from the truth, over all 2^32 floats or a sample of them.
+
+    python -m tests.kernels.ulp                 every function, every float: minutes for each
+    python -m tests.kernels.ulp exp tanh        these two
+    python -m tests.kernels.ulp --step 1009     every 1009th float: some seconds
+
+The truth is the same function in float64. An error is counted in ulps, the spacing of float32 at
+the true value (that of subnormals below 2^-126), and for |x| <= 8 also absolutely. The command
+fails when a bound is exceeded, or when NaN, an infinity or the sign of a zero is wrong.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+from scipy import special
+
+from minidl_kernels.cpu import elementwise
+
+CHUNK = 1 << 16
+# name: float64 truth, bound in ulps over all floats (None: only the absolute one), absolute bound
+# for |x| <= 8. What the project promises is 2 for exp, 4 for log, tanh, sigmoid and erf, and 1e-6
+# for gelu and silu; the bounds here are what was reached, so that an accident shows.
+BOUNDS = {
+    "exp": (np.exp, 1.1, None),
+    "exp2": (np.exp2, 1.1, None),
+    "expm1": (np.expm1, 1.7, None),
+    "log": (np.log, 1.0, None),
+    "log2": (np.log2, 2.0, None),
+    "log10": (np.log10, 2.0, None),
+    "log1p": (np.log1p, 1.6, None),
+    "sqrt": (np.sqrt, 0.501, None),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6, None),
+    "reciprocal": (lambda x: 1 / x, 0.501, None),
+    "tanh": (np.tanh, 2.7, None),
+    "sigmoid": (special.expit, 2.6, None),
+    "softplus": (lambda x: np.logaddexp(0, x), 2.0, None),
+    "logsigmoid": (lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), 2.0, None),
+    "erf": (special.erf, 1.7, None),
+    "sin": (np.sin, 2.8, None),
+    "cos": (np.cos, 2.8, None),
+    "silu": (lambda x: x * special.expit(x), None, 3e-7),
+    "gelu": (lambda x: x * special.ndtr(x), None, 3e-7),
+    "gelu_tanh": (lambda x: x * special.expit(x * 1.5957691216057308 * (1 + 0.044715 * x * x)),
+                  None, 6e-7),
+}
+
+
+def ulps(y, truth):
+    """|y - truth| in units of the float32 spacing at the truth."""
+    exponent = truth.view(np.int64) & (0x7FF << 52)
+    spacing = np.maximum(exponent, (1023 - 126) << 52) - (23 << 52)
+    return np.abs(y - truth) / spacing.view(np.float64)
+
+
+def compare(name, x):
+    """(worst ulps, its x, worst error for |x| <= 8, its x, some x with a wrong special value)."""
+    with np.errstate(all="ignore"):
+        y = getattr(elementwise, name)(x).astype(np.float64)
+        wide = BOUNDS[name][0](x.astype(np.float64))
+        truth = wide.astype(np.float32)
+    wrong = np.isnan(truth) != np.isnan(y)
+    # a value that rounds to infinity may come out as the largest float, and the other way round
+    top = np.abs(wide) > 3.4028234e38
+    wrong |= (np.isinf(y) != np.isinf(truth)) & ~top
+    wrong |= (y == 0) & (wide == 0) & (np.signbit(y) != np.signbit(wide))
+    finite = np.isfinite(y) & np.isfinite(truth)
+    x, y, wide = x[finite], y[finite], wide[finite]
+    bad = np.flatnonzero(wrong)
+    if not x.size:
+        return 0.0, 0.0, 0.0, 0.0, bad
+    error = ulps(y, wide)
+    absolute = np.where(np.abs(x) <= 8, np.abs(y - wide), 0.0)
+    i, j = int(error.argmax()), int(absolute.argmax())
+    return error[i], float(x[i]), absolute[j], float(x[j]), bad
+
+
+def check(name, step=1, start=0):
+    """The worst over every step-th float: (ulps, x, absolute, x, specials), and whether it passes."""
+    worst, count = [0.0, 0.0, 0.0, 0.0, 0], 1 << 32
+    for first in range(start, count, CHUNK * step):
+        bits = np.arange(first, min(first + CHUNK * step, count), step, dtype=np.uint64)
+        error, at, absolute, where, bad = compare(name, bits.astype(np.uint32).view(np.float32))
+        if error > worst[0]:
+            worst[:2] = error, at
+        if absolute > worst[2]:
+            worst[2:4] = absolute, where
+        worst[4] += bad.size
+    _, bound, absolute_bound = BOUNDS[name]
+    passes = (worst[4] == 0 and (bound is None or worst[0] <= bound)
+              and (absolute_bound is None or worst[2] <= absolute_bound))
+    return worst, passes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", default=list(BOUNDS), metavar="name")
+    parser.add_argument("--step", type=int, default=1, help="look at every STEP-th float")
+    options = parser.parse_args()
+    failed = False
+    for name in options.names:
+        if name not in BOUNDS:
+            parser.error(f"no bound is known for {name!r}; choose from {', '.join(BOUNDS)}")
+        (error, at, absolute, where, bad), passes = check(name, options.step)
+        failed |= not passes
+        print(f"{name:11s} {error:12.3f} ulp at {at:<14.9g} {absolute:9.3g} at {where:<14.9g} "
+              f"{bad} wrong specials  {'ok' if passes else 'FAILED'}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
