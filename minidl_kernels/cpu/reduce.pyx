@@ -1,7 +1,7 @@
 """Reductions over any axes, and cumsum.
 
-Every input is brought to x [outer, R, inner], reduced over the middle. Sums and products are made in
-double over pieces that depend on the shape alone: the same bits on any number of threads.
+Every input is brought to x [outer, R, inner], reduced over the middle. Partial results are joined
+in double over pieces that depend on the shape alone: the same bits on any number of threads.
 """
 
 cimport numpy as cnp

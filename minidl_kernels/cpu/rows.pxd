@@ -1,4 +1,4 @@
-"""What the kernels over rows share: the door for indices, and how many rows make a piece of work."""
+"""What the kernels over rows share: the door for indices, and how many rows make a piece."""
 
 cimport numpy as cnp
 

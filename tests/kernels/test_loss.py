@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from rows_checks import assert_same_on_any_isa, assert_same_on_any_thread_count
 
 from minidl_kernels.cpu import loss
 from minidl_kernels.reference import loss as reference
@@ -47,7 +46,8 @@ def test_large_logits_keep_their_digits():
 
 def test_infinities_and_nan():
     inf, nan = np.inf, np.nan
-    logits = np.array([[-inf, 0, 1], [0, -inf, 1], [nan, 0, 1], [inf, 0, 1], [-inf, -inf, -inf]], "f4")
+    rows = [[-inf, 0, 1], [0, -inf, 1], [nan, 0, 1], [inf, 0, 1], [-inf, -inf, -inf]]
+    logits = np.array(rows, "float32")
     target = np.array([0, 0, 1, 1, 1])
     (losses, grad), (losses64, grad64) = both(logits, target)
     assert losses[0] == inf and np.isfinite(losses[1]) and np.isnan(losses[2:]).all()
@@ -68,20 +68,19 @@ def test_views_and_every_row_ignored():
 
 def all_results():
     fixed = np.random.default_rng(1)
-    logits, g = fixed.standard_normal((600, 130)).astype("f4"), fixed.standard_normal(600).astype("f4")
+    logits, g = (fixed.standard_normal(s).astype("f4") for s in ((600, 130), 600))
     target = fixed.integers(0, 130, 600)
     losses, lse = loss.cross_entropy(logits, target, 3, 0.1)
     return {"losses": losses, "lse": lse,
             "grad": loss.cross_entropy_grad(g, logits, target, lse, 3, 0.1)}
 
 
-def test_same_bits_on_any_thread_count():
-    for name in all_results():
-        assert_same_on_any_thread_count(lambda name=name: all_results()[name])
+def test_same_bits_on_any_thread_count(same_on_any_thread_count):
+    same_on_any_thread_count()
 
 
-def test_same_results_on_any_instruction_set():
-    assert_same_on_any_isa("test_loss", "all_results")
+def test_same_results_on_any_instruction_set(same_on_any_isa):
+    same_on_any_isa()
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -107,10 +106,11 @@ def test_wrong_targets_name_row_value_and_classes(module):
         with pytest.raises(IndexError, match=words):
             module.cross_entropy(logits, np.array([0, bad, 0]), -100, 0.0)
         with pytest.raises(IndexError, match=r"cross_entropy_grad: target\[1\]"):
-            module.cross_entropy_grad(logits[:, 0], logits, np.array([0, bad, 0]), np.zeros(3), -100, 0.0)
+            module.cross_entropy_grad(logits[:, 0], logits, np.array([0, bad, 0]), np.zeros(3),
+                                      -100, 0.0)
     with pytest.raises(ValueError, match=r"expected logits \[N, V\] and target \[N\]"):
         module.cross_entropy(logits, np.zeros(4, "int64"), -100, 0.0)
-    with pytest.raises(ValueError, match="label_smoothing must be between 0 and 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"label_smoothing must be between 0 and 1, got 1\.5"):
         module.cross_entropy(logits, np.zeros(3, "int64"), -100, 1.5)
 
 
@@ -118,7 +118,7 @@ def test_wrong_types_are_refused_with_a_sentence():
     logits, target, lse = np.zeros((3, 5), "f4"), np.zeros(3, "int64"), np.zeros(3)
     for call, error, words in [
         (lambda: loss.cross_entropy(None, target, 0, 0.0), TypeError, "expected a float32 array"),
-        (lambda: loss.cross_entropy(logits, target.astype("i4"), 0, 0.0), TypeError, "an int64 array"),
+        (lambda: loss.cross_entropy(logits, target.astype("i4"), 0, 0.0), TypeError, "an int64"),
         (lambda: loss.cross_entropy_grad(logits[0, :3], logits, target, None, 0, 0.0), TypeError,
          "the lse that cross_entropy returned"),
         (lambda: loss.cross_entropy_grad(logits[0], logits, target, lse, 0, 0.0), ValueError,

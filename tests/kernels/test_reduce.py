@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from rows_checks import SIZES, assert_same_on_any_isa, assert_same_on_any_thread_count
 
 from minidl_kernels.cpu import reduce
 from minidl_kernels.reference import reduce as reference
@@ -53,7 +52,7 @@ def test_odd_sizes_along_rows_columns_and_few_columns(name, n):
         check(name, draw(2, 3, n), (1,))
 
 
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", [0, 1, 7, 33, 1000])
 def test_arg_and_cumsum(n):
     for shape, axis in [((n,), 0), ((3, n), 1), ((n, 5), 0), ((2, n, 40), 1), ((4, n), 0)]:
         x = np.round(draw(*shape) * 2)                 # with ties
@@ -84,7 +83,7 @@ def test_nothing_to_reduce(shape, axes):
     x = np.zeros(shape, "float32")
     for name in ("sum", "mean", "prod", "var", "logsumexp"):
         check(name, x, axes)
-    empty = not 0 in [n for a, n in enumerate(shape) if axes and a not in axes]
+    empty = 0 not in [n for a, n in enumerate(shape) if axes and a not in axes]
     for module, name in itertools.product((reduce, reference), ("amax", "amin")):
         if empty:
             with pytest.raises(IndexError, match=f"{name}: an axis of size 0 has no extreme value"):
@@ -125,7 +124,8 @@ def test_accuracy_of_long_sums_and_of_variance_around_a_large_mean():
     np.testing.assert_allclose(reduce.cumsum(x, 0)[-1], exact.sum(), rtol=1e-7)
     for offset in (1e4, 1e6):
         y = draw(100_003) + np.float32(offset)
-        np.testing.assert_allclose(reduce.var(y, (), False, 1.0), y.astype("f8").var(ddof=1), rtol=1e-6)
+        expected = y.astype("f8").var(ddof=1)
+        np.testing.assert_allclose(reduce.var(y, (), False, 1.0), expected, rtol=1e-6)
     assert reduce.var(np.full(100_003, 0.1, "f4"), (), False, 1.0) < 1e-20
     assert reduce.logsumexp(np.full(10, 1e4, "f4"), (), False) == np.float32(1e4 + np.log(10))
 
@@ -151,7 +151,8 @@ def test_broadcast_inputs_are_never_made_real():
 @pytest.mark.parametrize("name", NAMES)
 def test_any_strides(name):
     x = draw(6, 7, 8)
-    for view in (x.T, x.transpose(1, 0, 2), x[::2, ::-1], x[:, 1:-1, ::3], x.transpose(2, 0, 1)[1:]):
+    sliced = x[::2, ::-1], x[:, 1:-1, ::3], x.transpose(2, 0, 1)[1:]
+    for view in (x.T, x.transpose(1, 0, 2), *sliced):
         for count in range(4):
             for axes in itertools.combinations(range(3), count):
                 check(name, view, axes, tolerance=1e-5)
@@ -164,10 +165,11 @@ def test_any_strides(name):
 def all_results():
     """Reductions that are cut into pieces along rows, along columns, and both."""
     fixed = np.random.default_rng(1)
-    flat, tall, wide = (fixed.standard_normal(s).astype("f4") for s in ((300_000,), (9000, 40), (70, 3000)))
-    cases = itertools.product(NAMES, [(flat, ()), (tall, (0,)), (tall, (1,)), (wide, (0,)), (wide, ())])
-    results = {f"{name} {x.shape} {axes}": call(reduce, name, x, axes) for name, (x, axes) in cases
-               if name != "prod"}
+    shapes = (300_000, (9000, 40), (70, 3000))
+    flat, tall, wide = (fixed.standard_normal(s).astype("f4") for s in shapes)
+    inputs = [(flat, ()), (tall, (0,)), (tall, (1,)), (wide, (0,)), (wide, ())]
+    results = {f"{name} {x.shape} {axes}": call(reduce, name, x, axes)
+               for name, (x, axes) in itertools.product(NAMES, inputs) if name != "prod"}
     results["prod"] = reduce.prod(1 + flat * np.float32(1e-4), (), False)
     results["argmax"] = reduce.argmax(flat, None)
     results["argmin"] = reduce.argmin(wide, 0)
@@ -175,12 +177,12 @@ def all_results():
     return results
 
 
-def test_same_bits_on_any_thread_count():
-    assert_same_on_any_thread_count(lambda: tuple(all_results().values()))
+def test_same_bits_on_any_thread_count(same_on_any_thread_count):
+    same_on_any_thread_count()
 
 
-def test_same_results_on_any_instruction_set():
-    assert_same_on_any_isa("test_reduce", "all_results", rtol=1e-6, atol=1e-6)
+def test_same_results_on_any_instruction_set(same_on_any_isa):
+    same_on_any_isa(rtol=1e-6, atol=1e-6)
 
 
 def test_against_pytorch():
@@ -190,7 +192,8 @@ def test_against_pytorch():
     for axes in [(0,), (1,), (2,), (0, 2), (0, 1, 2)]:
         for name in ("sum", "mean", "amax", "amin", "logsumexp"):
             expected = getattr(torch, name)(t, axes, keepdim=True)
-            np.testing.assert_allclose(call(reduce, name, x, axes, True), expected, rtol=1e-5, atol=1e-5)
+            actual = call(reduce, name, x, axes, True)
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
         for correction in (0.0, 1.0, 2.5):
             expected = torch.var(t, axes, correction=correction)
             np.testing.assert_allclose(reduce.var(x, axes, False, correction), expected, rtol=1e-5)
@@ -212,15 +215,15 @@ def test_reference_of_integers_gives_what_pytorch_gives(dtype):
         expected = getattr(torch, name)(t, axes).numpy()
         actual = getattr(reference, name)(x, (axes,), False)
         assert actual.dtype == expected.dtype and (actual == expected).all()
-    expected = torch.cumsum(t, 1).numpy()
-    assert reference.cumsum(x, 1).dtype == expected.dtype and (reference.cumsum(x, 1) == expected).all()
+    expected, actual = torch.cumsum(t, 1).numpy(), reference.cumsum(x, 1)
+    assert actual.dtype == expected.dtype and (actual == expected).all()
     assert (reference.amax(x, (1,), False) == torch.amax(t, 1).numpy()).all()
 
 
 def test_wrong_arguments_are_refused_with_a_sentence():
     x = draw(2, 3)
     for call_, error, words in [
-        (lambda: reduce.sum(None, (), False), TypeError, "sum: expected a float32 array, got NoneType"),
+        (lambda: reduce.sum(None, (), False), TypeError, "sum: expected a float32 array"),
         (lambda: reduce.sum(x.astype("f8"), (), False), TypeError, "sum: .* one of float64"),
         (lambda: reduce.mean(x, (2,), False), IndexError, "mean: axis 2 is out of range .* 2 axes"),
         (lambda: reduce.mean(x, (-1,), False), IndexError, "mean: axis -1"),

@@ -75,7 +75,7 @@ static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     }
 }
 
-/* first = sum of FIRST(i), second = sum of SECOND(i) for 0 <= i < n, in the manner of ROW_REDUCE. */
+/* first = sum of FIRST(i), second = sum of SECOND(i) for 0 <= i < n, as ROW_REDUCE does it. */
 #define REDUCE2(first, second, n, FIRST, SECOND)                                                   \
     do {                                                                                           \
         float f_[ROW_LANES], s_[ROW_LANES];                                                        \
@@ -94,8 +94,8 @@ static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
         (second) = ROW_FOLD(s_, ROW_PLUS);                                                         \
     } while (0)
 
-/* Mean and summed squared deviation of a row that memory delivers once: each block is measured around
-   its own mean while it is in the first cache, and the blocks are merged by Chan's formula. */
+/* Mean and summed squared deviation of a row that memory delivers once: each block is measured
+   around its own mean while it is in the first cache, and blocks are merged by Chan's formula. */
 static inline void moments(const float *x, ptrdiff_t n, double *mean, double *deviation)
 {
     double m = 0, s = 0;
@@ -124,26 +124,28 @@ static inline void moments(const float *x, ptrdiff_t n, double *mean, double *de
     *deviation = s > 0 || s != s ? s : 0;
 }
 
-/* y = (x - mean) rstd weight + bias. The mean is used in two parts, for a float holds too few digits
-   of it when it is much larger than the deviations. Rows go in groups: the long tail of one row's
-   statistics (folds, division, root) runs while the next row is being summed. */
+/* y = (x - mean) rstd weight + bias. The mean is used in two parts, for a float holds too few
+   digits of it when it is much larger than the deviations. Rows go in groups: the long tail of one
+   row's statistics (folds, division, root) runs while the next row is being summed. */
 static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 {
     const NormJob *job = ctx;
     const ptrdiff_t C = job->C, group = group_of(C);
     const float *restrict w = job->weight, *restrict b = job->bias;
     for (ptrdiff_t first = begin; first < end; first += group) {
-        const ptrdiff_t stop = ROW_MIN(end, first + group);
+        const ptrdiff_t rows = ROW_MIN(group, end - first);
         double mean[GROUP], scale[GROUP];
-        for (ptrdiff_t r = first; r < stop; r++) moments(job->x + r * C, C, &mean[r - first], &scale[r - first]);
-        for (ptrdiff_t r = 0; r < stop - first; r++) scale[r] = 1.0 / sqrt(scale[r] / (double)C + job->eps);
-        for (ptrdiff_t r = first; r < stop; r++) {
-            const float *restrict x = job->x + r * C;
-            float *restrict y = job->y + r * C;
-            const double m = mean[r - first], s = scale[r - first];
-            const float near = (float)m, rstd = (float)s, rest = (float)((near - m) * s);
-            job->mean[r] = near;
-            job->rstd[r] = rstd;
+        for (ptrdiff_t r = 0; r < rows; r++)
+            moments(job->x + (first + r) * C, C, &mean[r], &scale[r]);
+        for (ptrdiff_t r = 0; r < rows; r++)
+            scale[r] = 1.0 / sqrt(scale[r] / (double)C + job->eps);
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            const float *restrict x = job->x + (first + r) * C;
+            float *restrict y = job->y + (first + r) * C;
+            const float near = (float)mean[r], rstd = (float)scale[r];
+            const float rest = (float)((near - mean[r]) * scale[r]);
+            job->mean[first + r] = near;
+            job->rstd[first + r] = rstd;
             for (ptrdiff_t i = 0; i < C; i++) y[i] = ((x[i] - near) * rstd + rest) * w[i] + b[i];
         }
     }
@@ -185,7 +187,7 @@ S_FN void norm_grad_x(const NormGradJob *job, ptrdiff_t first, ptrdiff_t stop, i
     }
 }
 
-/* dweight and dbias of a full group of rows, so that the sums are loaded and stored once for all. */
+/* dweight and dbias of a full group of rows: the sums are loaded and stored once for all. */
 S_FN void norm_grad_sums4(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
                           float *restrict dbias, int centred)
 {
@@ -220,7 +222,7 @@ S_FN void norm_grad_sums(const NormGradJob *job, ptrdiff_t r, float *restrict dw
 
 S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
 {
-    const ptrdiff_t C = job->C;
+    const ptrdiff_t C = job->C, group = group_of(C);
     for (ptrdiff_t c = begin; c < end; c++) {
         float *dweight = job->dweight ? job->dweight + c * C : NULL;
         float *dbias = job->dbias ? job->dbias + c * C : NULL;
@@ -229,7 +231,8 @@ S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int 
         if (dbias) memset(dbias, 0, (size_t)C * sizeof(float));
         for (ptrdiff_t r = c * job->chunk; r < stop; r += GROUP) {
             const ptrdiff_t last = ROW_MIN(stop, r + GROUP);
-            if (job->dx) norm_grad_x(job, r, last, centred);
+            for (ptrdiff_t k = r; job->dx && k < last; k += group)
+                norm_grad_x(job, k, ROW_MIN(last, k + group), centred);
             if (last - r == GROUP)
                 norm_grad_sums4(job, r, dweight, dbias, centred);
             else

@@ -1,7 +1,7 @@
 #include "reduce.h"
 
-/* Partial results are of type ACC over DEPTH rows (or ROW_BLOCK elements of one row), and double from
-   there on. Few columns are made many by taking several rows as one, and folding in the end. */
+/* Partial results are of type ACC over DEPTH rows (or ROW_BLOCK elements of one row), and double
+   from there on. Few columns are made many by taking several rows as one, folded in the end. */
 #define DEPTH 64
 #define WIDE 64
 
