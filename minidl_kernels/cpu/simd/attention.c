@@ -38,20 +38,20 @@ static Index forward_tasks(const Attention *a)
     return a->B * a->H * ((a->T + rows - 1) / rows);
 }
 
-static size_t forward_layout(Forward *f, float *p, const Attention *a)
+static size_t forward_layout(Forward *f, float *base, const Attention *a)
 {
-    float *start = p;
+    size_t used = 0;
     Index Dp = padded(a->D), Ep = padded(a->Dv), rows = MIN(task_rows(a), a->T);
     f->rows = rows;
-    f->kt = p, p += KEYS * a->D;
-    f->v = p, p += KEYS * Ep;
-    f->q = p, p += rows * Dp;
-    f->s = p, p += QUERIES * KEYS;
-    f->o = p, p += rows * Ep;
-    f->m = p, p += rows;
-    f->l = p, p += rows;
-    f->keep = p, p += KEYS;
-    return (size_t)(p - start);
+    f->kt = scratch_carve(base, &used, KEYS * a->D);
+    f->v = scratch_carve(base, &used, KEYS * Ep);
+    f->q = scratch_carve(base, &used, rows * Dp);
+    f->s = scratch_carve(base, &used, QUERIES * KEYS);
+    f->o = scratch_carve(base, &used, rows * Ep);
+    f->m = scratch_carve(base, &used, rows);
+    f->l = scratch_carve(base, &used, rows);
+    f->keep = scratch_carve(base, &used, KEYS);
+    return used;
 }
 
 /* One row of a score block: running maximum and sum, s becomes the (unnormalised) probabilities. */
@@ -168,23 +168,23 @@ typedef struct {
     float *kt, *vt, *k, *q, *g, *p, *ds, *dk, *dv, *delta, *lse2, *keep;
 } Backward;
 
-static size_t backward_layout(Backward *w, float *p, const Attention *a)
+static size_t backward_layout(Backward *w, float *base, const Attention *a)
 {
-    float *start = p;
+    size_t used = 0;
     Index Dp = padded(a->D), Ep = padded(a->Dv), group = a->H / a->Hk;
-    w->kt = p, p += KEYS * a->D;
-    w->vt = p, p += KEYS * a->Dv;
-    w->k = p, p += KEYS * Dp;
-    w->q = p, p += in_place(a->q.t, a->D) ? 0 : group * a->T * Dp;
-    w->g = p, p += in_place(a->g.t, a->Dv) ? 0 : group * a->T * Ep;
-    w->p = p, p += QUERIES * KEYS;
-    w->ds = p, p += QUERIES * KEYS;
-    w->dk = p, p += KEYS * Dp;
-    w->dv = p, p += KEYS * Ep;
-    w->keep = p, p += KEYS;
-    w->delta = p, p += group * a->T;
-    w->lse2 = p, p += group * a->T;
-    return (size_t)(p - start);
+    w->kt = scratch_carve(base, &used, KEYS * a->D);
+    w->vt = scratch_carve(base, &used, KEYS * a->Dv);
+    w->k = scratch_carve(base, &used, KEYS * Dp);
+    w->q = scratch_carve(base, &used, in_place(a->q.t, a->D) ? 0 : group * a->T * Dp);
+    w->g = scratch_carve(base, &used, in_place(a->g.t, a->Dv) ? 0 : group * a->T * Ep);
+    w->p = scratch_carve(base, &used, QUERIES * KEYS);
+    w->ds = scratch_carve(base, &used, QUERIES * KEYS);
+    w->dk = scratch_carve(base, &used, KEYS * Dp);
+    w->dv = scratch_carve(base, &used, KEYS * Ep);
+    w->keep = scratch_carve(base, &used, KEYS);
+    w->delta = scratch_carve(base, &used, group * a->T);
+    w->lse2 = scratch_carve(base, &used, group * a->T);
+    return used;
 }
 
 /* Where this task adds up dq of a head: the result itself, or its own part of it. */

@@ -4,6 +4,7 @@
 #ifndef MINIDL_SCRATCH_H
 #define MINIDL_SCRATCH_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -54,6 +55,14 @@ static void scratch_give(float *p)
             return;
     }
     free(((ScratchHead *)p)[-1].whole);
+}
+
+/* The next n floats of a buffer, aligned; with no buffer yet it only counts. */
+static float *scratch_carve(float *base, size_t *used, ptrdiff_t n)
+{
+    float *p = base ? base + *used : NULL;
+    *used += ((size_t)n + 15) / 16 * 16;
+    return p;
 }
 
 /* several tasks may fail at once */
