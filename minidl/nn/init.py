@@ -49,21 +49,13 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
     return tensor
 
 
-def _rand(tensor: Tensor, generator: Any) -> Tensor:
-    return ops.rand(tuple(tensor.shape), generator=generator, dtype=tensor.dtype)
-
-
-def _randn(tensor: Tensor, generator: Any) -> Tensor:
-    return ops.randn(tuple(tensor.shape), generator=generator, dtype=tensor.dtype)
-
-
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Values from the uniform distribution U(a, b).
 
     >>> nn.init.uniform_(md.empty(3, 5), -1, 1)
     """
     with no_grad():
-        return _fill(tensor, _rand(tensor, generator) * (b - a) + a)
+        return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(
@@ -73,10 +65,8 @@ def normal_(
 
     >>> nn.init.normal_(md.empty(3, 5), std=0.02)
     """
-    if std < 0:
-        raise ValueError(f"normal_: std must not be negative, got {std}")
     with no_grad():
-        return _fill(tensor, _randn(tensor, generator) * std + mean)
+        return tensor.normal_(mean, std, generator=generator)
 
 
 def trunc_normal_(

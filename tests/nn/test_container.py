@@ -49,7 +49,7 @@ def test_module_list():
     assert kinds(layers) == ["Linear", "Linear", "Tanh"]
     assert list(layers.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
     assert layers.pop(0).out_features == 1
-    assert kinds(layers + [nn.GELU()]) == ["Linear", "Tanh", "GELU"]
+    assert kinds(layers + nn.ModuleList([nn.GELU()])) == ["Linear", "Tanh", "GELU"]
     with pytest.raises(TypeError, match="extend takes modules, got int"):
         layers.extend(3)
     with pytest.raises(TypeError, match="str is not a Module subclass"):

@@ -46,14 +46,21 @@ def _warn_broadcast(name: str, input: Tensor, target: Tensor) -> None:
 
 def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     """The reduction of ``loss`` with a weight for each element; 'mean' is the weighted mean."""
+    loss = _times(name, loss, weight)
+    if weight is not None and reduction == "mean":
+        return loss.sum() / weight.sum()
+    return reduce_loss(name, loss, reduction)
+
+
+def _times(name: str, loss: Tensor, weight: Tensor | None) -> Tensor:
+    """``loss`` with a weight for each element."""
     if weight is None:
-        return reduce_loss(name, loss, reduction)
+        return loss
     if tuple(weight.shape) != tuple(loss.shape):
         raise ShapeError(
             f"{name}: weight has shape {tuple(weight.shape)}, expected {tuple(loss.shape)}"
         )
-    loss = loss * weight
-    return loss.sum() / weight.sum() if reduction == "mean" else reduce_loss(name, loss, reduction)
+    return loss * weight
 
 
 def mse_loss(
@@ -114,7 +121,8 @@ def huber_loss(
     loss = ops.where(
         distance <= delta, ops.square(difference) * 0.5, (distance - 0.5 * delta) * delta
     )
-    return _weighted("huber_loss", loss, weight, reduction)
+    # PyTorch's mean here is the plain one, unlike that of mse_loss and l1_loss.
+    return reduce_loss("huber_loss", _times("huber_loss", loss, weight), reduction)
 
 
 def smooth_l1_loss(
