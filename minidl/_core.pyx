@@ -378,21 +378,21 @@ cdef class Op:
         return tuple(values)
 
 
-def op(fn=None, *, method=True, view=False, storage=False):
+def op(fn=None, *, method=True, view=False, storage=False, name=None):
     """Turn `fn(be, *arrays)`, which returns (result, vjp), into an op on tensors.
 
-    The op is attached to Tensor under the function's name unless method=False. `view=True` says
-    that the result may share memory with an argument; `storage=True` that the op only moves
-    elements and so takes float16 and bfloat16 too, as views do. vjp(g, need) returns one gradient
-    (or None) per positional argument; need[i] is False where nobody will look at it. A function
-    that returns a tuple of arrays as its result gets a tuple of gradients in vjp.
+    The op is attached to Tensor under its name (the function's, unless given) unless method=False.
+    `view=True` says that the result may share memory with an argument; `storage=True` that the op
+    only moves elements and so takes float16 and bfloat16 too, as views do. vjp(g, need) returns one
+    gradient (or None) per positional argument; need[i] is False where nobody will look at it. A
+    function that returns a tuple of arrays as its result gets a tuple of gradients in vjp.
     """
     if fn is None:
-        return lambda f: op(f, method=method, view=view, storage=storage)
+        return lambda f: op(f, method=method, view=view, storage=storage, name=name)
     cdef Op self = Op.__new__(Op)
     code = fn.__code__
     self.fn = fn
-    self.__name__ = fn.__name__
+    self.__name__ = name or fn.__name__
     self.__doc__ = fn.__doc__
     self.params = code.co_varnames[1:code.co_argcount]
     self.defaults = fn.__defaults__ or ()
@@ -400,7 +400,7 @@ def op(fn=None, *, method=True, view=False, storage=False):
     self.variadic = bool(code.co_flags & 4)
     self.storage = view or storage
     if method:
-        setattr(TensorMethods, fn.__name__, self)
+        setattr(TensorMethods, self.__name__, self)
     return self
 
 

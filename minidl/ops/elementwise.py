@@ -166,14 +166,19 @@ def check_broadcast(name, *shapes):
                                     f"broadcast ({' against '.join(map(str, sorted(different)))})")
 
 
-def binary(name, doc, saves=True, float_result=False, differentiable=True):
-    """The op of a kernel of two operands; `saves` when the gradient needs their values."""
+def binary(name, doc, saves=True, float_result=False, differentiable=True, numbers="any"):
+    """The op of a kernel of two operands; `saves` when the gradient needs their values.
+
+    `numbers` says which operands may be Python numbers: "any", "one", "second" or "none".
+    """
     name_grad = name + "_grad"
 
     def fn(be, input, other):
         a, b = input, other
         dtype_a = a.dtype if type(a) is _Array else None
         dtype_b = b.dtype if type(b) is _Array else None
+        if dtype_a is None or dtype_b is None:
+            check_tensors(name, dtype_a is None, dtype_b is None, numbers)
         if not (dtype_a is _F32 and (dtype_b is _F32 or type(b) is float)
                 or dtype_b is _F32 and type(a) is float):
             be, a, b = promote(name, a, b, float_result)
@@ -192,6 +197,13 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True):
         return y, linear_vjp(be, np.shape(a), np.shape(b), dtype_a, dtype_b, name == "sub")
 
     return _register(fn, name, doc)
+
+
+def check_tensors(name, first, second, numbers):
+    """Refuse numbers in the places where PyTorch wants tensors."""
+    if numbers == "none" or (first and (second or numbers == "second") and numbers != "any"):
+        raise TypeError(f"{name}: the {'first' if first else 'second'} argument must be a tensor, "
+                        "not a number")
 
 
 def linear_vjp(be, shape_a, shape_b, dtype_a, dtype_b, negative):
@@ -221,21 +233,21 @@ _add = binary("add", "input + other.", saves=False)
 _sub = binary("sub", "input - other.", saves=False)
 _div = binary("div", "input / other, true division.", float_result=True)
 mul = binary("mul", "input * other.")
-pow = binary("pow", "input to the power of other.")
-maximum = binary("maximum", "The larger of two, elementwise; NaN wins.")
-minimum = binary("minimum", "The smaller of two, elementwise; NaN wins.")
-remainder = binary("remainder", "input % other, with the sign of other.")
-fmod = binary("fmod", "The remainder with the sign of input.")
+pow = binary("pow", "input to the power of other.", numbers="one")
+maximum = binary("maximum", "The larger of two, elementwise; NaN wins.", numbers="none")
+minimum = binary("minimum", "The smaller of two, elementwise; NaN wins.", numbers="none")
+remainder = binary("remainder", "input % other, with the sign of other.", numbers="one")
+fmod = binary("fmod", "The remainder with the sign of input.", numbers="second")
 floor_divide = binary("floor_divide", "floor(input / other).", differentiable=False)
-eq = binary("eq", "input == other, as bool.", differentiable=False)
-ne = binary("ne", "input != other, as bool.", differentiable=False)
-lt = binary("lt", "input < other, as bool.", differentiable=False)
-le = binary("le", "input <= other, as bool.", differentiable=False)
-gt = binary("gt", "input > other, as bool.", differentiable=False)
-ge = binary("ge", "input >= other, as bool.", differentiable=False)
-bitwise_and = binary("bitwise_and", "input & other.", differentiable=False)
-bitwise_or = binary("bitwise_or", "input | other.", differentiable=False)
-bitwise_xor = binary("bitwise_xor", "input ^ other.", differentiable=False)
+eq = binary("eq", "input == other, as bool.", differentiable=False, numbers="second")
+ne = binary("ne", "input != other, as bool.", differentiable=False, numbers="second")
+lt = binary("lt", "input < other, as bool.", differentiable=False, numbers="second")
+le = binary("le", "input <= other, as bool.", differentiable=False, numbers="second")
+gt = binary("gt", "input > other, as bool.", differentiable=False, numbers="second")
+ge = binary("ge", "input >= other, as bool.", differentiable=False, numbers="second")
+bitwise_and = binary("bitwise_and", "input & other.", differentiable=False, numbers="one")
+bitwise_or = binary("bitwise_or", "input | other.", differentiable=False, numbers="one")
+bitwise_xor = binary("bitwise_xor", "input ^ other.", differentiable=False, numbers="one")
 
 
 def add(input, other, *, alpha=1):
@@ -266,11 +278,19 @@ def div(input, other, *, rounding_mode=None):
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
-        return floor_divide(input, other)
+        return floor_rounded_divide(input, other)
     if rounding_mode != "trunc":
         raise errors.ArgumentError(f"div: rounding_mode must be None, 'floor' or 'trunc', got "
                                    f"{rounding_mode!r}")
     return trunc_divide(input, other)
+
+
+@op(method=False)
+def floor_rounded_divide(be, input, other):
+    """floor(input / other), with a gradient of zero where floor_divide has none."""
+    y, _ = floor_divide.fn(be, input, other)
+    shapes = np.shape(input), np.shape(other)
+    return y, lambda g, need: tuple(be.zeros(s, g.dtype) for s in shapes)
 
 
 @op(method=False)
@@ -326,7 +346,7 @@ def _clamp_tensors(be, x, lo, hi):
         parts = (np.where(low | high, zero, g), np.where(low & ~high, zero + g, zero),
                  np.where(high, g, zero))
         return tuple(None if a is None or not n else be.sum_to(p, a.shape)
-                     for p, a, n in zip(parts, (x, lo, hi), need, strict=True))
+                     for p, a, n in zip(parts, (x, lo, hi), need, strict=False))
 
     return y, vjp
 
@@ -386,6 +406,8 @@ logical_not = test("logical_not", "Whether each element is zero.")
 
 def logical(name, doc):
     def fn(be, input, other):
+        if type(input) is not _Array or type(other) is not _Array:
+            check_tensors(name, type(input) is not _Array, True, "none")
         return getattr(EXACT, name)(input, other), None
 
     return _register(fn, name, doc)

@@ -31,7 +31,7 @@ amax = extreme("amax", "The largest element over dims; ties share the gradient.\
 amin = extreme("amin", "The smallest element over dims; ties share the gradient.")
 
 
-@op(method=False)
+@op(method=False, name="max_min")
 def picked(be, input, dim, keepdim, name):
     """(the extremes along a dim, their positions); the gradient goes to those positions."""
     d, shape = axis(name, dim, input.ndim), input.shape

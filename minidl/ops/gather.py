@@ -3,13 +3,12 @@
 import numpy as np
 
 from minidl import errors
-from minidl._core import Tensor, inplace, op
+from minidl._core import inplace, op
 from minidl._methods import TensorMethods
-from minidl.ops.dims import axis, integer
+from minidl.ops.dims import axis
 from minidl.ops.index import add_rows
-from minidl_kernels import EXACT
 
-__all__ = ["gather", "index_add", "index_copy", "index_fill", "index_select", "one_hot", "scatter",
+__all__ = ["gather", "index_add", "index_copy", "index_fill", "index_select", "scatter",
            "scatter_add", "take", "take_along_dim"]
 
 
@@ -312,27 +311,6 @@ def scattered(be, name, input, dim, index, src):
         return dx, None, None, ds
 
     return y.reshape(kept), vjp
-
-
-def one_hot(tensor, num_classes=-1):
-    """Class ids as rows of zeros with a one: [...] int64 -> [..., num_classes] int64.
-
-    >>> md.nn.functional.one_hot(md.tensor([0, 2]))
-    tensor([[1, 0, 0],
-            [0, 0, 1]])
-    """
-    if not isinstance(tensor, Tensor) or tensor.array.dtype != np.int64:
-        raise errors.DTypeError("one_hot: expected an int64 tensor, got "
-                                + str(getattr(tensor, "dtype", type(tensor).__name__)))
-    ids, n = tensor.array, integer("one_hot", num_classes, "num_classes")
-    if n == -1:
-        if ids.size == 0:
-            raise errors.ArgumentError("one_hot: without ids the number of classes must be given")
-        n = int(ids.max()) + 1
-    if n < 1 or (ids.size and (ids.min() < 0 or ids.max() >= n)):
-        raise errors.ArgumentError(f"one_hot: class ids must be from 0 to {n - 1}, got "
-                                   + (f"{ids.min()} to {ids.max()}" if ids.size else "none"))
-    return Tensor(EXACT.cast(ids[..., None] == np.arange(n), np.int64))
 
 
 # -------------------------------------------------------------------------------- in-place forms

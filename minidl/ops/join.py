@@ -184,7 +184,7 @@ def common_dtype(arrays):
     return dtypes.result_type(*arrays).numpy
 
 
-@op(method=False, storage=True)
+@op(method=False, storage=True, name="cat")
 def concatenated(be, dim, *arrays):
     """Arrays one after the other along `dim`."""
     used = [x for x in arrays if x.shape != (0,)] or list(arrays[:1])
@@ -226,7 +226,7 @@ def cat(tensors, dim=0):
 concat = concatenate = cat
 
 
-@op(method=False, storage=True)
+@op(method=False, storage=True, name="stack")
 def stacked(be, dim, *arrays):
     """Arrays of one shape side by side along a new dim."""
     shape = arrays[0].shape

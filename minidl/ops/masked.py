@@ -67,7 +67,7 @@ def masked_select(be, input, mask):
     return be.contiguous(broadcast("masked_select", input, shape)[mask]), vjp
 
 
-@op(method=False, storage=True)
+@op(method=False, storage=True, name="nonzero")
 def nonzero_places(be, input):
     """The positions of elements that are not zero, one row each."""
     return be.contiguous(np.argwhere(input).astype(np.int64, copy=False)), None

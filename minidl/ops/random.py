@@ -160,7 +160,7 @@ def probabilities(name, p):
     return p
 
 
-@op(method=False)
+@op(method=False, name="bernoulli")
 def drawn(be, input, p, generator):
     """0 or 1, 1 with probability p (or input's own elements when p is None)."""
     p = probabilities("bernoulli", input if p is None else p)

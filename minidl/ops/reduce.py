@@ -201,7 +201,7 @@ def count_nonzero(be, input, dim=None):
 
 # -------------------------------------------------------------------------------------- variance
 
-@op(method=False)
+@op(method=False, name="var")
 def variance(be, input, dims, correction, keepdim):
     """sum((x - mean)^2) / (n - correction), n - correction not below 0."""
     be, x = floating("var", be, input)
@@ -272,7 +272,7 @@ def shared(be, g, x, y, dims, keepdim):
         return be.mul(hit.astype(x.dtype), spread(g, dims, ndim, keepdim) / count)
 
 
-@op(method=False)
+@op(method=False, name="norm")
 def vector_norm(be, input, p, dims, keepdim):
     """(sum |x|^p)^(1/p); p = inf, -inf are the extremes of |x|, p = 0 counts the nonzero."""
     x, ndim = input, input.ndim

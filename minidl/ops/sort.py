@@ -37,7 +37,7 @@ def taken(be, x, at, d, shape):
             at.astype(np.int64) if shape else np.zeros((), np.int64)), vjp
 
 
-@op(method=False)
+@op(method=False, name="sort")
 def sorted_along(be, input, dim, descending):
     """(the elements in order along a dim, their positions)."""
     d = axis("sort", dim, input.ndim)
@@ -63,7 +63,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
     return sorted_along(input, dim, bool(descending))[1]
 
 
-@op(method=False)
+@op(method=False, name="topk")
 def top(be, input, k, dim, largest):
     """The k largest (or smallest) elements along a dim in order, and their positions."""
     d = axis("topk", dim, input.ndim)
@@ -94,7 +94,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
     return _TopK(*top(input, k, dim, bool(largest)))
 
 
-@op(method=False)
+@op(method=False, name="unique")
 def distinct(be, input, dim, inverse, counts):
     """The distinct elements (or slices) in order, with what else was asked for."""
     d = None if dim is None else axis("unique", dim, input.ndim)
