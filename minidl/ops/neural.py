@@ -174,6 +174,29 @@ def embedding(be, weight, indices, padding_idx=None):
 
 
 @op(method=False)
+def one_hot(be, input, num_classes=-1):
+    """Class ids as rows of zeros with a one: int64 [...] -> int64 [..., num_classes].
+
+    >>> import minidl as md
+    >>> md.nn.functional.one_hot(md.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
+    if input.dtype != np.int64:
+        raise errors.DTypeError(f"one_hot: class ids must be int64, got {input.dtype.name}")
+    if num_classes == -1:
+        if input.size == 0:
+            raise errors.ArgumentError("one_hot: without ids num_classes must be given")
+        num_classes = int(input.max()) + 1
+    elif num_classes < 1:
+        raise errors.ArgumentError(f"one_hot: num_classes must be positive, got {num_classes}")
+    if input.size and (input.min() < 0 or input.max() >= num_classes):
+        raise errors.ArgumentError(f"one_hot: class ids go from {input.min()} to {input.max()}, "
+                                   f"expected 0 to {num_classes - 1}")
+    return be.cast(input[..., None] == np.arange(num_classes), np.int64), None
+
+
+@op(method=False)
 def _dropout(be, input, p, seed, offset):
     y = be.dropout(input, p, seed, offset)
     return y, lambda g, need: be.dropout(g, p, seed, offset)
@@ -385,4 +408,4 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
 
 
 __all__ = ["axis_of", "cross_entropy", "dropout", "embedding", "layer_norm", "log_softmax",
-           "rms_norm", "rotary", "scaled_dot_product_attention", "softmax"]
+           "one_hot", "rms_norm", "rotary", "scaled_dot_product_attention", "softmax"]
