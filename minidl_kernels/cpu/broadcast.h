@@ -55,7 +55,8 @@ struct Job {
 EW_ROW(unary, job->kernel.unary(out, EW_F32(0), n))
 EW_ROW(unary_grad, job->kernel.unary_grad(out, EW_F32(0), EW_F32(1), n))
 EW_ROW(binary, job->kernel.binary(out, EW_F32(0), EW_F32(1), n, job->fixed))
-EW_ROW(binary_grad, job->kernel.binary_grad(out, EW_F32(2), EW_F32(0), EW_F32(1), n, job->fixed & 3))
+EW_ROW(binary_grad,
+       job->kernel.binary_grad(out, EW_F32(2), EW_F32(0), EW_F32(1), n, job->fixed & 3))
 EW_ROW(where, job->table->where(out, EW_U8(0), EW_F32(1), EW_F32(2), n, job->fixed))
 EW_ROW(mask, job->table->mask(out, EW_F32(1), EW_U8(0), n, job->fixed & 1, job->keep))
 EW_ROW(lerp, job->table->lerp(out, EW_F32(0), EW_F32(1), EW_F32(2), n, job->fixed))

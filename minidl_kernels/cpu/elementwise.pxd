@@ -40,7 +40,18 @@ cdef extern from "broadcast.h" nogil:
         int streamed, keep, ndim
         float lo, hi
         Py_ssize_t size
+    ctypedef struct SumJob:
+        const ElementwiseTable *table
+        float *out
+        const float *x
+        Py_ssize_t outer, length, inner, chunk, chunks, width
     void ew_flat(Job *job, int operands, Py_ssize_t size, int fixed) noexcept
+    ew_row ew_unary_row, ew_unary_grad_row, ew_binary_row, ew_binary_grad_row
+    void ew_broadcast(Job *job, int ndim, const Py_ssize_t *shape, int operands, const int *ndims,
+                      const Py_ssize_t **shapes) noexcept
+    void ew_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
+    Py_ssize_t ew_sum_plan(SumJob *job) noexcept
+    void ew_sum_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
 
 
 cdef int execute(Job *job, ew_row row, cnp.ndarray out, bint streamed=*) except -1

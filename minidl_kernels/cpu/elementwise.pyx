@@ -24,18 +24,7 @@ cdef extern from "broadcast.h" nogil:
     """
     static const ElementwiseTable *ew_pick(void) { return MINIDL_PICK(minidl_elementwise); }
     """
-    ctypedef struct SumJob:
-        const ElementwiseTable *table
-        float *out
-        const float *x
-        Py_ssize_t outer, length, inner, chunk, chunks, width
     const ElementwiseTable *ew_pick() noexcept
-    ew_row ew_unary_row, ew_unary_grad_row, ew_binary_row, ew_binary_grad_row
-    void ew_broadcast(Job *job, int ndim, const Py_ssize_t *shape, int operands, const int *ndims,
-                      const Py_ssize_t **shapes) noexcept
-    void ew_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
-    Py_ssize_t ew_sum_plan(SumJob *job) noexcept
-    void ew_sum_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
 
 cdef extern from "Python.h":
     ctypedef struct PyMethodDef:

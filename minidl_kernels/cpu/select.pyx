@@ -38,11 +38,11 @@ def where(cond, a, b):
     array([1., 0.], dtype=float32)
     """
     cdef Operands o
-    cdef cnp.ndarray c, x, y
+    cdef cnp.ndarray _c, _x, _y             # held while the job runs
     o.ndim = o.count = 0
-    c = put_array(&o, condition(cond, "where"), "where")
-    x = put(&o, a, "where")
-    y = put(&o, b, "where")
+    _c = put_array(&o, condition(cond, "where"), "where")
+    _x = put(&o, a, "where")
+    _y = put(&o, b, "where")
     return compute(&o, ew_where_row)
 
 

@@ -175,8 +175,8 @@ def _binary(name, forward, da, db):
 
     def kernel_grad(g, a, b, need, /):
         if g.shape != np.broadcast_shapes(np.shape(a), np.shape(b)):
-            raise ValueError(f"{name}_grad: got an array of shape {g.shape} where the operands have "
-                             f"{np.shape(a)} and {np.shape(b)}")
+            raise ValueError(f"{name}_grad: got an array of shape {g.shape} where the operands "
+                             f"have {np.shape(a)} and {np.shape(b)}")
         with np.errstate(all="ignore"):
             return tuple(
                 sum_to(_like(d(g, a, b), g), x.shape) if n and isinstance(x, np.ndarray) else None

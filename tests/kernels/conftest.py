@@ -10,8 +10,7 @@ import pytest
 from minidl_kernels.cpu import threads
 
 RUN = """
-import base64, importlib.util, os, pickle, sys
-sys.path.append(os.path.dirname(sys.argv[1]))
+import base64, importlib.util, pickle, sys
 spec = importlib.util.spec_from_file_location("tested", sys.argv[1])
 tested = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tested)

@@ -1,0 +1,26 @@
+from collections.abc import Sequence
+
+from numpy import bool_, float32, uint8
+from numpy.typing import NDArray
+
+Operand = NDArray[float32] | float
+Gradient = NDArray[float32] | None
+
+def where(cond: NDArray[bool_] | NDArray[uint8], a: Operand, b: Operand) -> NDArray[float32]: ...
+def where_grad(
+    g: NDArray[float32],
+    cond: NDArray[bool_] | NDArray[uint8],
+    a: Operand,
+    b: Operand,
+    need: Sequence[bool],
+) -> tuple[Gradient, Gradient]: ...
+def lerp(a: Operand, b: Operand, weight: Operand) -> NDArray[float32]: ...
+def lerp_grad(
+    g: NDArray[float32], a: Operand, b: Operand, weight: Operand, need: Sequence[bool]
+) -> tuple[Gradient, Gradient, Gradient]: ...
+def clamp(x: NDArray[float32], lo: float | None, hi: float | None) -> NDArray[float32]: ...
+def clamp_grad(
+    g: NDArray[float32], x: NDArray[float32], lo: float | None, hi: float | None
+) -> NDArray[float32]: ...
+def add_(dst: NDArray[float32], src: Operand) -> NDArray[float32]: ...
+def fill_(dst: NDArray[float32], value: float) -> NDArray[float32]: ...
