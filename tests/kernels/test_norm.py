@@ -45,6 +45,8 @@ def test_softmax_of_large_and_special_values(name):
     y = getattr(norm, name)(x)
     expected = getattr(reference, name)(*wide(x))
     assert np.isnan(y[3]).all() and np.isnan(y[5]).all() and np.isnan(y[4]).any()
+    masked = x[2] == -inf
+    assert (y[2][masked] == (0 if name == "softmax" else -inf)).all()      # exactly, not nearly
     np.testing.assert_allclose(y, expected, rtol=2e-6, atol=1e-6)
 
 
