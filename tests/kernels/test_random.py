@@ -162,6 +162,13 @@ def test_dropout_keeps_the_mean(p):
     assert (y[kept] == np.float32(1 / (1 - p))).all()
 
 
+def test_dropout_keeps_a_word_equal_to_the_threshold():
+    word = int(reference.words(1, 8, 0)[0])
+    one = np.ones(1, np.float32)
+    assert dropout(one, word / 2**32, 8, 0)[0] > 0
+    assert dropout(one, (word + 1) / 2**32, 8, 0)[0] == 0
+
+
 def test_dropout_of_views_nan_and_inf():
     x = reference.normal((40, 30), 1, 1)
     np.testing.assert_array_equal(dropout(x.T, 0.4, 2, 3), dropout(x.T.copy(), 0.4, 2, 3))
