@@ -99,6 +99,8 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
+        if not isinstance(delta, (int, float)):
+            raise TypeError(f"HuberLoss: delta must be a float or int, got {type(delta).__name__}")
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -304,7 +306,7 @@ class PoissonNLLLoss(_Loss):
 class GaussianNLLLoss(_Loss):
     """(log(var) + (input - target)^2 / var) / 2, var not below eps.
 
-    Shapes: input and target (...), var the same, or without (or with 1 as) the last axis.
+    Shapes: input and target (...), var the same, or with one axis 1, or without the last one.
 
     >>> nn.GaussianNLLLoss()(md.zeros(3), md.ones(3), md.ones(3))
     tensor(0.5000)

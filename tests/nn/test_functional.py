@@ -48,9 +48,29 @@ def test_pad(shape, pad, value):
     np.testing.assert_allclose(mine.grad.numpy(), theirs.grad.numpy())
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("shape, pad", [((2, 4), (2, 3)), ((1, 2, 4, 5), (1, 0, -1, 2))])
+def test_pad_with_the_input_itself(shape, pad, mode):
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    x = np.random.default_rng(0).normal(size=shape)
+    theirs = torch.tensor(x, requires_grad=True)
+    mine = md.tensor(x, requires_grad=True)
+    expected, actual = torch.nn.functional.pad(theirs, pad, mode), F.pad(mine, pad, mode)
+    np.testing.assert_array_equal(actual.detach().numpy(), expected.detach().numpy())
+    (expected * expected).sum().backward()
+    (actual * actual).sum().backward()
+    np.testing.assert_allclose(mine.grad.numpy(), theirs.grad.numpy())
+
+
 def test_pad_errors():
-    with pytest.raises(NotImplementedError, match="mode 'reflect' is not supported"):
+    with pytest.raises(NotImplementedError, match="mode 'mirror' is not supported"):
+        F.pad(md.zeros(3), (1, 1), mode="mirror")
+    with pytest.raises(NotImplementedError, match="mode 'reflect' pads the last 1, 2 or 3 axes"):
         F.pad(md.zeros(3), (1, 1), mode="reflect")
+    with pytest.raises(ValueError, match="takes no value"):
+        F.pad(md.zeros(1, 3), (1, 1), mode="reflect", value=1.0)
+    with pytest.raises(md.errors.ShapeError, match=r"\(3, 0\) does not fit axis 1 of size 3"):
+        F.pad(md.zeros(1, 3), (3, 0), mode="reflect")
     with pytest.raises(md.errors.ShapeError, match="two numbers for each padded axis, at most 2"):
         F.pad(md.zeros(3), (1, 1, 1, 1))
     with pytest.raises(md.errors.ShapeError, match="leaves -1 elements"):

@@ -131,6 +131,7 @@ def test_decoder_layer(norm_first, batch_first):
     check_module("TransformerDecoderLayer", args, options, inputs, call, dtypes=("float64",))
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
 def test_whole_transformer():
     options = {
         "d_model": E, "nhead": H, "num_encoder_layers": 2, "num_decoder_layers": 1,

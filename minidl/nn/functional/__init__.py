@@ -5,6 +5,7 @@ from minidl.ops import (
     layer_norm,
     linear,
     logsigmoid,
+    one_hot,
     rms_norm,
     scaled_dot_product_attention,
     sigmoid,
@@ -60,7 +61,7 @@ from .loss import (
 )
 from .normalization import group_norm
 from .shape import pad
-from .sparse import embedding, one_hot
+from .sparse import embedding
 
 __all__ = [
     "binary_cross_entropy",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from minidl import ops
 from minidl._core import Tensor
-from minidl.errors import ShapeError, UnsupportedError
+from minidl.errors import UnsupportedError
 
 
 def normalize(
@@ -22,15 +20,6 @@ def normalize(
     return input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)
 
 
-def _common_shape(x1: Tensor, x2: Tensor) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
-    except ValueError:
-        raise ShapeError(
-            f"cosine_similarity: shapes {tuple(x1.shape)} and {tuple(x2.shape)} do not broadcast"
-        ) from None
-
-
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(||x1||, eps) * max(||x2||, eps)) along ``dim``.
 
@@ -39,8 +28,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> F.cosine_similarity(md.tensor([[1.0, 0.0]]), md.tensor([[1.0, 1.0]]))
     tensor([0.7071])
     """
-    shape = _common_shape(x1, x2)
-    x1, x2 = x1.broadcast_to(shape), x2.broadcast_to(shape)
+    x1, x2 = ops.broadcast_tensors(x1, x2)
     length1 = ops.norm(x1, 2, dim, keepdim=True).clamp(min=eps)
     length2 = ops.norm(x2, 2, dim, keepdim=True).clamp(min=eps)
     return ((x1 / length1) * (x2 / length2)).sum(dim)

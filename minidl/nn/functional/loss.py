@@ -302,6 +302,11 @@ def triplet_margin_loss(
     return reduce_loss("triplet_margin_loss", (near - far + margin).clamp(min=0), reduction)
 
 
+def _differ_in_one_axis_of_one(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    different = [m for n, m in zip(shape, other, strict=False) if n != m]
+    return len(shape) == len(other) and different == [1]
+
+
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -313,7 +318,7 @@ def gaussian_nll_loss(
     """(log(var) + (input - target)^2 / var) / 2 with var at least eps (no gradient through that
     limit); ``full`` adds log(2 pi) / 2.
 
-    Shapes: input and target (...), var the same, or without (or with 1 as) the last axis.
+    Shapes: input and target (...), var the same, or with one axis 1, or without the last one.
 
     >>> F.gaussian_nll_loss(md.zeros(3), md.ones(3), md.ones(3))
     tensor(0.5000)
@@ -321,11 +326,10 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         var = ops.full(tuple(input.shape), float(var), dtype=input.dtype)
     shape, var_shape = tuple(input.shape), tuple(var.shape)
-    if var_shape != shape:
-        if var_shape == shape[:-1]:
-            var = var.unsqueeze(-1)
-        elif var_shape != (*shape[:-1], 1):
-            raise ShapeError(f"gaussian_nll_loss: var has shape {var_shape}, the input {shape}")
+    if var_shape == shape[:-1] != shape:
+        var = var.unsqueeze(-1)
+    elif var_shape != shape and not _differ_in_one_axis_of_one(shape, var_shape):
+        raise ShapeError(f"gaussian_nll_loss: var has shape {var_shape}, the input {shape}")
     if bool((var < 0).any()):
         raise ArgumentError("gaussian_nll_loss: var has negative entries")
     # The value is max(var, eps), the gradient passes as if there were no limit.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from minidl import ops
 from minidl._core import Tensor
 from minidl.errors import ShapeError
@@ -27,8 +29,9 @@ def group_norm(
             f"{tuple(input.shape)}"
         )
     shape = tuple(input.shape)
-    groups = input.reshape((shape[0], num_groups, -1))
-    output = ops.layer_norm(groups, groups.shape[-1:], eps=eps).reshape(shape)
+    size = math.prod(shape[1:]) // num_groups
+    groups = input.reshape((shape[0], num_groups, size))
+    output = ops.layer_norm(groups, (size,), eps=eps).reshape(shape)
     channels = (1, shape[1]) + (1,) * (len(shape) - 2)
     if weight is not None:
         output = output * weight.reshape(channels)
