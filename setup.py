@@ -21,8 +21,9 @@ CPU = Path("minidl_kernels/cpu")
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 DIRECTIVES = {
     "language_level": "3",
-    "boundscheck": False,
-    "wraparound": False,
+    # Kernels index pointers, which these two do not concern: they guard lists and tuples only.
+    "boundscheck": True,
+    "wraparound": True,
     "cdivision": True,
     "initializedcheck": False,
     "embedsignature": True,

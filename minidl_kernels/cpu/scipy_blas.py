@@ -64,10 +64,14 @@ class _TellScipyLinalg:
         if name != "scipy.linalg":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)  # this may have been a look only, with no import to come
         execute = spec.loader.exec_module
 
         def exec_module(module):
+            sys.meta_path.remove(self)
             module.cython_blas = sys.modules[NAME]
             execute(module)
 

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer, on Linux with gcc:
+#     tests/sanitize.sh [arguments of pytest]      default: tests/kernels and the fuzzing of the kernels
+# Builds the extensions in a temporary copy of the tree. PYTHON names an interpreter whose environment has the
+# `dev` extra and the build requirements of pyproject.toml (default: python).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=$(command -v "${PYTHON:-python}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Only what the build and the tests read; nothing compiled.
+tar -c --exclude='*.so' --exclude=__pycache__ \
+    minidl minidl_kernels tests bench docs setup.py pyproject.toml README.md LICENSE | tar -x -C "$work"
+
+# A compiler that adds the sanitizers after everything setup.py says. -fno-wrapv: CPython's own flags have
+# -fwrapv, which switches the check of signed overflow off.
+cat >"$work/cc" <<'WRAPPER'
+#!/bin/sh
+exec gcc "$@" -O1 -g -fno-omit-frame-pointer -fno-wrapv -fsanitize=address,undefined
+WRAPPER
+chmod +x "$work/cc"
+cd "$work"
+CC="$work/cc" LDSHARED="$work/cc -pthread -shared" "$python" setup.py -q build_ext --inplace
+
+export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
+# CPython leaks on purpose at exit. Sizes that nobody has must come back as NULL, as they do elsewhere.
+export ASAN_OPTIONS=detect_leaks=0:halt_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=4096
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export PYTHONMALLOC=malloc          # so that objects of Python are watched too
+if [ $# -eq 0 ]; then
+    set -- tests/kernels tests/test_fuzz.py -k "not (test_fuzz and (F or Tensor or md))"
+fi
+"$python" -m pytest -p no:cacheprovider "$@"

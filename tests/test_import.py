@@ -1,0 +1,69 @@
+"""What `import minidl` brings along, and what it leaves as it was."""
+
+import pytest
+
+
+def test_import_is_light(python):
+    """The slow ones come when they are used: scipy.linalg alone would take longer than all of us."""
+    heavy = ["scipy.linalg", "scipy.special", "scipy.sparse", "torch", "matplotlib", "ml_dtypes", "tqdm",
+             "jax", "pandas", "multiprocessing.pool", "asyncio", "unittest"]
+    loaded = python("import sys, minidl; print(*sys.modules)").split()
+    assert "minidl_kernels.cpu.blas" in loaded
+    assert not set(heavy) & set(loaded)
+
+
+@pytest.mark.parametrize("before", ["", "import scipy.linalg", "import scipy.linalg.cython_blas",
+                                    "from scipy.linalg import cython_blas", "import scipy"])
+def test_scipy_linalg_works_before_and_after(python, before):
+    python(f"""
+{before}
+import minidl
+import numpy as np
+from minidl_kernels import cpu
+import scipy.linalg
+import scipy.linalg.cython_blas
+from scipy.linalg import cython_blas
+assert scipy.linalg.cython_blas is cython_blas
+assert "sgemm" in cython_blas.__pyx_capi__
+assert not any(type(f).__module__.startswith("minidl") for f in __import__("sys").meta_path)
+a = np.eye(3) * 2
+assert np.allclose(scipy.linalg.solve(a, a), np.eye(3))
+assert np.allclose(cpu.matmul(a.astype("f"), a.astype("f")), 4 * np.eye(3))
+""")
+
+
+def test_a_look_for_scipy_linalg_changes_nothing(python):
+    python("""
+import importlib.util
+import minidl
+assert importlib.util.find_spec("scipy.linalg").name == "scipy.linalg"
+import scipy.linalg
+assert "sgemm" in scipy.linalg.cython_blas.__pyx_capi__
+""")
+
+
+@pytest.mark.parametrize("env", [{}, {"GOMP_SPINCOUNT": "77"}, {"OMP_WAIT_POLICY": "passive"},
+                                 {"OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "3"}])
+def test_the_environment_is_as_before(python, env):
+    clean = dict.fromkeys(["GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS",
+                           "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"])
+    python("""
+import os
+before = dict(os.environ)
+import minidl
+from minidl_kernels import cpu
+assert dict(os.environ) == before, set(dict(os.environ).items()) ^ set(before.items())
+""", env={**clean, **env})
+
+
+def test_libgomp_spins_shortly_unless_told_otherwise(python):
+    """OMP_DISPLAY_ENV prints what libgomp read when it was loaded."""
+    code = "import minidl; from minidl_kernels import cpu"
+    shown = python(f"import os, sys; os.dup2(1, 2)\n{code}",
+                   env={"OMP_DISPLAY_ENV": "verbose", "GOMP_SPINCOUNT": None, "OMP_WAIT_POLICY": None})
+    if "GOMP_SPINCOUNT" not in shown:
+        pytest.skip("not built with libgomp")
+    assert "GOMP_SPINCOUNT = '1000'" in shown
+    shown = python(f"import os, sys; os.dup2(1, 2)\n{code}",
+                   env={"OMP_DISPLAY_ENV": "verbose", "GOMP_SPINCOUNT": "77"})
+    assert "GOMP_SPINCOUNT = '77'" in shown
