@@ -68,7 +68,7 @@ def rounding(name, doc):
         if input.dtype.kind == "b":
             raise errors.UnsupportedError(f"{name}: not defined for bool tensors")
         if input.dtype.kind != "f":
-            return EXACT.copy(input), None
+            return np.asarray(np.sign(input)) if name == "sign" else EXACT.copy(input), None
         y = getattr(be, name)(input)
         return y, lambda g, need: be.zeros(g.shape, g.dtype)
 
@@ -186,6 +186,9 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
             y = getattr(be, name)(a, b)
         except ValueError:
             check_broadcast(name, np.shape(a), np.shape(b))
+            if name == "pow":
+                raise errors.UnsupportedError("pow: integers to negative powers are not "
+                                              "supported; convert with .float()") from None
             raise
         if not differentiable or y.dtype.kind != "f":
             return y, None

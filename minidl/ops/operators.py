@@ -3,7 +3,7 @@
 import numpy as np
 
 from minidl import errors
-from minidl._core import inplace, op, set_operators
+from minidl._core import Tensor, inplace, op, set_operators
 from minidl._methods import TensorMethods
 from minidl.ops import elementwise as e
 from minidl.ops.linalg import addmm, bmm, dot, matmul, mm, mv, outer
@@ -73,7 +73,10 @@ _AUGMENTED = {"add": e._add, "sub": e._sub, "mul": e.mul, "truediv": e._div, "po
 
 
 def _reflected(fn):
-    return lambda self, other: fn(other, self)
+    def method(self, other):
+        return fn(other, self) if isinstance(self, Tensor) else NotImplemented
+
+    return method
 
 
 for _name, _fn in (_METHODS | _OPERATORS).items():

@@ -280,13 +280,13 @@ def vector_norm(be, input, p, dims, keepdim):
         nonempty("norm", x, dims)
         size = be.abs(x)
         y = (be.amax if p > 0 else be.amin)(size, dims, keepdim)
-        return y, lambda g, need: be.mul(shared(be, g, size, y, dims, keepdim), np.sign(x))
+        return y, lambda g, need: be.mul(shared(be, g, size, y, dims, keepdim), be.sign(x))
     if p == 0:
-        y = be.sum((x != 0).astype(x.dtype), dims, keepdim)
+        y = be.sum(be.cast(x != 0, x.dtype), dims, keepdim)
         return y, lambda g, need: be.zeros(x.shape, x.dtype)
     if p == 1:
         y = be.sum(be.abs(x), dims, keepdim)
-        return y, lambda g, need: be.mul(np.sign(x), spread(g, dims, ndim, keepdim))
+        return y, lambda g, need: be.mul(be.sign(x), spread(g, dims, ndim, keepdim))
     if p == 2:
         y = np.sqrt(be.sum(be.square(x), dims, keepdim))
     else:

@@ -1,0 +1,368 @@
+"""PyTorch's own sample inputs run through minidl, and the two results compared.
+
+Every entry of torch's op_db whose name minidl has is called as a function, as a method and in
+place. A sample ends as "equal", "declined" (NotImplementedError or TypeError with a sentence) or
+"skipped" (it holds a dtype minidl does not have); everything else is a failure.
+"""
+
+import itertools
+import os
+import random
+import warnings
+from collections import Counter
+
+import numpy as np
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import minidl as md
+
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
+ALL = os.environ.get("MINIDL_ALL_SAMPLES") == "1"
+CAP = 10**9 if ALL else 40
+ERRORS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
+# Results that are random or uninitialised: shape and dtype are compared, values are not.
+UNCERTAIN = {
+    "bernoulli", "empty", "empty_like", "exponential", "multinomial", "new_empty",
+    "nn.functional.dropout", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
+    "randn_like", "randperm", "random", "uniform",
+}
+# (name, kind) of results whose order among equal elements PyTorch leaves open.
+TIES = {"argsort", "sort", "topk"}
+TOLERANCE = {"float32": (2e-4, 2e-5), "float64": (1e-7, 1e-8)}
+
+
+class Skip(Exception):
+    """A sample that minidl cannot be given."""
+
+
+# -------------------------------------------------------------------------------- torch to minidl
+
+def strided_copy(x):
+    """A NumPy array with the values, shape and strides of a torch tensor, in memory of its own."""
+    if x.dtype not in (*DTYPES, torch.int32, torch.uint8) or x.layout != torch.strided:
+        raise Skip(str(x.dtype))
+    x = x.detach()
+    if x.is_conj() or x.is_neg():
+        raise Skip("conjugate view")
+    reach = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) + 1
+    if x.dim() > 64:
+        raise Skip("more dimensions than an array can have")
+    if x.numel() == 0:
+        return np.empty(tuple(x.shape), x.numpy().dtype)
+    flat = torch.as_strided(x, (reach,), (1,)).numpy().copy()
+    steps = tuple(s * flat.itemsize for s in x.stride())
+    return np.lib.stride_tricks.as_strided(flat, tuple(x.shape), steps)
+
+
+def convert(x, leaves=None):
+    """A torch argument as minidl's; tensors that require gradients are listed in `leaves`."""
+    if isinstance(x, torch.Tensor):
+        t = md.from_numpy(strided_copy(x))
+        if x.requires_grad:
+            t.requires_grad_()
+            if leaves is not None:
+                leaves.append((x, t))
+        return t
+    if isinstance(x, torch.dtype):
+        found = getattr(md, str(x).removeprefix("torch."), None)
+        if found is None:
+            raise Skip(str(x))
+        return found
+    if isinstance(x, torch.device):
+        return md.device(x.type)
+    if isinstance(x, (torch.layout, torch.Generator)):
+        raise Skip(str(x))
+    if isinstance(x, slice):
+        return slice(*(convert(i, leaves) for i in (x.start, x.stop, x.step)))
+    if isinstance(x, torch.Size):
+        return tuple(x)
+    if isinstance(x, (tuple, list)):
+        return type(x)(convert(i, leaves) for i in x)
+    if isinstance(x, dict):
+        return {k: convert(v, leaves) for k, v in x.items()}
+    return x
+
+
+def copied(x):
+    """A torch argument whose tensors are leaves of their own (in-place calls change them)."""
+    if isinstance(x, torch.Tensor):
+        return x.detach().clone().requires_grad_(x.requires_grad)
+    if isinstance(x, torch.Size):
+        return x
+    if isinstance(x, (tuple, list)):
+        return type(x)(copied(i) for i in x)
+    return {k: copied(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+# ------------------------------------------------------------------------------------- comparing
+
+def flatten(x):
+    if isinstance(x, (tuple, list)):
+        return [leaf for item in x for leaf in flatten(item)]
+    return [x]
+
+
+def compare(name, ours, theirs, values=True):
+    """None when equal, else what differs."""
+    ours, theirs = flatten(ours), flatten(theirs)
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results instead of {len(theirs)}"
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not isinstance(b, torch.Tensor):
+            if isinstance(a, md.Tensor):
+                return f"a tensor instead of {b!r}"
+            if not isinstance(b, (torch.dtype, torch.device)) and a != b and b == b:
+                return f"{a!r} instead of {b!r}"
+            continue
+        if not isinstance(a, md.Tensor):
+            return f"{type(a).__name__} instead of a tensor"
+        if tuple(a.shape) != tuple(b.shape):
+            return f"shape {tuple(a.shape)} instead of {tuple(b.shape)}"
+        if "torch." + a.dtype.name != str(b.dtype):
+            return f"dtype {a.dtype} instead of {b.dtype}"
+        if values and not ((name in TIES and i == 1) or name == "argsort"):
+            wrong = differs(a.detach().numpy(), b.detach().resolve_conj().numpy())
+            if wrong:
+                return wrong
+    return None
+
+
+def differs(a, b):
+    rtol, atol = TOLERANCE.get(a.dtype.name, (0, 0))
+    with np.errstate(all="ignore"):
+        same = (a == b) | ((a != a) & (b != b)) if a.dtype.kind != "f" else np.isclose(
+            a, b, rtol, atol * max(1.0, scale(b)), equal_nan=True)
+    if same.all():
+        return None
+    at = tuple(int(i[0]) for i in np.nonzero(~same)) if same.ndim else ()
+    return f"{(~same).sum()} of {same.size} values differ, first {a[at]!r} instead of {b[at]!r}"
+
+
+def scale(b):
+    """The size that rounding errors of sums are measured by."""
+    finite = np.abs(b[np.isfinite(b)])
+    return float(min(np.median(finite), 1e6)) if finite.size else 1.0
+
+
+def grads_differ(ours, theirs, leaves):
+    """Backward with one random cotangent through both, and the leaves' gradients compared."""
+    pairs = [(a, b) for a, b in zip(flatten(ours), flatten(theirs), strict=True)
+             if isinstance(b, torch.Tensor) and b.requires_grad]
+    if not pairs:
+        return None
+    for a, _ in pairs:
+        if not a.requires_grad:
+            return "the result does not require a gradient"
+    seeds = [torch.randn(b.shape, dtype=b.dtype) for _, b in pairs]
+    try:
+        wanted = torch.autograd.grad([b for _, b in pairs], [x for x, _ in leaves], seeds,
+                                     allow_unused=True)
+    except (RuntimeError, NotImplementedError):
+        return None  # torch has no such gradient itself
+    got = md.autograd.grad([a for a, _ in pairs], [t for _, t in leaves],
+                           [md.from_numpy(s.numpy().copy()) for s in seeds], allow_unused=True)
+    for i, (g, w) in enumerate(zip(got, wanted, strict=True)):
+        shape = leaves[i][0].shape
+        a = np.zeros(shape) if g is None else g.numpy()
+        b = np.zeros(shape) if w is None else w.numpy()
+        if g is not None and a.shape != b.shape:
+            return f"gradient {i} has shape {a.shape} instead of {b.shape}"
+        if g is not None and w is not None and a.dtype != b.dtype:
+            return f"gradient {i} is {a.dtype} instead of {b.dtype}"
+        wrong = differs(a, b)
+        if wrong:
+            return f"gradient {i}: {wrong}"
+    return None
+
+
+# --------------------------------------------------------------------------------------- running
+
+# op_db calls these with the differentiable argument first.
+REORDERED = {
+    "einsum": lambda tensors, equation: md.einsum(equation, tensors),
+    "nn.functional.embedding": lambda w, ids, **k: md.nn.functional.embedding(ids, w, **k),
+    "where": lambda x, condition, other, **k: md.where(condition, x, other, **k),
+}
+
+
+def function_of(name):
+    """minidl's function of a torch name such as "nn.functional.gelu", or None."""
+    if name in REORDERED:
+        return REORDERED[name]
+    found = md
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if callable(found) else None
+
+
+def method_of(name):
+    found = getattr(md.Tensor, name, None) if "." not in name else None
+    return found.fget if isinstance(found, property) else found
+
+
+def covered():
+    """The entries of op_db that minidl has as a function or a method."""
+    return [op for op in op_db if function_of(op.name) or method_of(op.name)
+            or (op.name in UNCERTAIN and method_of(op.name + "_"))]
+
+
+def forms(op):
+    """(label, minidl callable, torch callable) of every way to call an op that both have."""
+    function, method = function_of(op.name), method_of(op.name)
+    if op.variant_test_name == "in_place" or not (function or method):
+        function, method = None, method_of(op.name + "_")
+    in_place = op.name.endswith("_") and not op.name.endswith("__")
+    yield "inplace" if in_place else "function", function or method, op.op
+    if function and method and op.method_variant is not None:
+        yield "method", method, op.op
+    inplace = method_of(op.name + "_")
+    if inplace and op.inplace_variant is not None:
+        yield "inplace", inplace, op.inplace_variant
+    for alias in op.aliases:
+        if function_of(alias.name):
+            yield f"alias {alias.name}", function_of(alias.name), op.op
+
+
+def attempt(op, label, ours, theirs, sample, grads, tally):
+    """Run one sample through both; returns a description of what went wrong, or None."""
+    leaves = []
+    try:
+        args = [copied(sample.input), *copied(tuple(sample.args))]
+        kwargs = copied(dict(sample.kwargs))
+        if label == "inplace" and (not isinstance(args[0], torch.Tensor)
+                                   or sample.broadcasts_input):
+            return None
+        our_args = convert(args, leaves)
+        our_kwargs = convert(kwargs, leaves)
+    except Skip:
+        tally["skipped"] += 1
+        return None
+    if label == "inplace" and args[0].requires_grad:
+        # a leaf cannot be changed in place: change a copy that the graph knows
+        args[0], our_args[0] = args[0].clone(), our_args[0].clone()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = theirs(*args, **kwargs)
+    except Exception:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            got = ours(*our_args, **our_kwargs)
+            certain = op.name not in UNCERTAIN and not kwargs.get("dropout_p")
+            wrong = compare(op.name, got, expected, certain)
+            if wrong is None and grads and op.supports_autograd and certain:
+                wrong = grads_differ(got, expected, leaves)
+    except (NotImplementedError, TypeError) as error:
+        if isinstance(error, (md.errors.MinidlError, TypeError)) and str(error):
+            tally["declined"] += 1
+            tally[f"declined: {type(error).__name__}: {error}"] += 1
+            return None
+        wrong = f"{type(error).__name__} without a sentence"
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}"
+    if wrong is None:
+        tally["equal"] += 1
+        return None
+    tally["failed"] += 1
+    return f"{label}({describe(sample)}): {wrong}"
+
+
+def describe(sample):
+    def short(x):
+        if isinstance(x, torch.Tensor):
+            strides = "" if x.is_contiguous() else f" strides {tuple(x.stride())}"
+            return f"<{str(x.dtype)[6:]} {tuple(x.shape)}{strides}>" \
+                + (f"={x.tolist()}" if x.numel() < 5 else "")
+        if isinstance(x, (tuple, list)):
+            return "(" + ", ".join(map(short, x)) + ")"
+        return repr(x)
+
+    return ", ".join([short(sample.input), *map(short, sample.args),
+                      *(f"{k}={short(v)}" for k, v in sample.kwargs.items())])
+
+
+def spread(samples, cap):
+    """At most `cap` of the samples, from the whole range of them."""
+    samples = list(samples)
+    if len(samples) <= cap:
+        return samples
+    return [samples[i * len(samples) // cap] for i in range(cap)]
+
+
+def small(sample):
+    tensors = [x for x in flatten([sample.input, list(sample.args)]) if isinstance(x, torch.Tensor)]
+    return ALL or sum(x.numel() for x in tensors) < 200_000
+
+
+def drawn(inputs, dtype, grads):
+    """The samples of one dtype; a few generators of torch cannot make ones with gradients."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return list(itertools.islice(inputs("cpu", dtype, requires_grad=grads),
+                                         10**9 if ALL else 600))
+        except (RuntimeError, ValueError):
+            if not grads:
+                raise
+            return drawn(inputs, dtype, False)
+
+
+def run(op, tally=None):
+    """All failures of one op of op_db, as sentences."""
+    tally = Counter() if tally is None else tally
+    failures = []
+    for dtype in DTYPES:
+        if dtype not in op.supported_dtypes("cpu"):
+            continue
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)
+        grads = dtype.is_floating_point and op.supports_autograd
+        samples = spread(drawn(op.sample_inputs, dtype, grads), CAP)
+        samples += spread(filter(small, drawn(op.reference_inputs, dtype, grads)), CAP)
+        for label, ours, theirs in forms(op):
+            subset = samples if label == "function" else spread(samples, CAP // 2)
+            for sample in subset:
+                wrong = attempt(op, label, ours, theirs, sample, grads, tally)
+                if wrong:
+                    failures.append(f"{str(dtype)[6:]} {wrong}")
+    return failures
+
+
+def run_errors(op, tally=None):
+    """The error inputs of one op that minidl accepted or met with the wrong exception."""
+    tally = Counter() if tally is None else tally
+    failures = []
+    if op.error_inputs_func is None:
+        return failures
+    ours = next(forms(op))[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = list(op.error_inputs("cpu"))
+    for error_input in inputs:
+        sample = error_input.sample_input
+        try:
+            args = convert([sample.input, *sample.args])
+            kwargs = convert(dict(sample.kwargs))
+        except Skip:
+            tally["skipped"] += 1
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                ours(*args, **kwargs)
+        except ERRORS as error:
+            if str(error):
+                tally["refused"] += 1
+                continue
+            wrong = f"{type(error).__name__} without a sentence"
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {error}"
+        else:
+            wrong = f"accepted; torch says: {error_input.error_regex}"
+        tally["failed"] += 1
+        failures.append(f"error input ({describe(sample)}): {wrong}")
+    return failures
