@@ -1,7 +1,7 @@
 """Build the compiled core: one extension per .pyx, one object per instruction set for simd/*.c.
 
-A family `cpu/<family>.pyx` with a `cpu/simd/<family>.c` beside it links that C file compiled once per
-instruction set; the fastest table the CPU can run is picked at import (simd/isa.h).
+A family `cpu/<family>.pyx` with a `cpu/simd/<family>.c` beside it links that C file compiled once
+per instruction set; the fastest table the CPU can run is picked at import (simd/isa.h).
 Set MINIDL_NATIVE=1 to add -march=native to the rest of a build that never leaves this machine.
 """
 
@@ -82,7 +82,7 @@ class BuildExt(build_ext):
                                                     extra_postargs=compile_args)
                     self.compiler.link_executable(objects, str(Path(tmp, "probe")),
                                                   extra_postargs=link_args)
-                except Exception:  # noqa: BLE001  each compiler has its own error class
+                except Exception:  # each compiler has its own error class
                     continue
                 return compile_args, link_args
         print("minidl: no OpenMP found, building single-threaded "
@@ -123,8 +123,8 @@ extensions = [
         + ([] if X86 else [("MINIDL_ONE_ISA", "1")]),
         depends=[str(p.relative_to(HERE)) for p in HEADERS],
     )
-    for path in map(lambda p: p.relative_to(HERE),
-                    sorted([*HERE.glob("minidl/*.pyx"), *HERE.glob("minidl_kernels/cpu/*.pyx")]))
+    for path in sorted(p.relative_to(HERE) for folder in ("minidl", CPU)
+                       for p in HERE.glob(f"{folder}/*.pyx"))
 ]
 
 setup(

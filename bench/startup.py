@@ -2,9 +2,9 @@
 
     python bench/startup.py [runs]
 
-Each figure is the median of fresh processes (15 unless told otherwise), minidl and bare NumPy in turn,
-so that a machine that gets slower meanwhile slows both. The bars: importing minidl adds at most
-100 ms to importing NumPy, and at most 200 ms with the first matmul included.
+Each figure is the median of fresh processes (15 unless told otherwise), minidl and bare NumPy in
+turn, so that a machine that gets slower meanwhile slows both. The bars: importing minidl adds at
+most 100 ms to importing NumPy, and at most 200 ms with the first matmul included.
 """
 
 import json

@@ -1,12 +1,14 @@
 """Random arguments for tests/fuzz_kernels.py: valid ones from a parameter's name, then spoiled."""
 
+import contextlib
 import inspect
 
 import numpy as np
 
 import minidl as md
 
-HUGE = [-(2**70), -(2**63), -(2**31) - 1, -5, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**70]
+HUGE = [-(2**70), -(2**63), -(2**31) - 1, -5, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**63,
+        2**70]
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool", "complex64", "object",
           "U3", ">f4", "M8[s]", "uint64", "int8"]
 NAMES = ["float32", "int64", "float16", "nonsense", "object", "i4"]
@@ -64,18 +66,19 @@ def guess(rng, parameter, dims, function, tensors):
     """A value that a parameter of this name usually takes."""
     B, T, C, H, S, V = (dims[letter] for letter in "BTCHSV")
     plain = {
-        "shape": (B, T, C), "size": (T, C), "sizes": (B, T, C), "eps": 1e-5, "axes": (-1,), "axis": -1,
-        "dim": -1, "dim0": 0, "dim1": -1, "dims": (0,), "keepdim": True, "seed": 3, "offset": 7,
-        "p": 0.5, "n": 5, "need": (True, True, True, True), "interleaved": False, "is_causal": True,
-        "scale": 0.5, "dropout_p": 0.1, "ignore_index": -100, "label_smoothing": 0.1, "low": 0,
-        "high": 10, "padding_idx": None, "V": V, "value": 1.5, "dtype": "float32", "lr": 0.1,
-        "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.01, "step": 1, "decoupled": True,
-        "maximize": False, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "first": True,
-        "factor": 0.5, "lo": -0.5, "hi": 0.5, "correction": 1.0, "normalized_shape": (C,),
-        "equation": "ij,jk->ik", "num_classes": -1, "repeats": 2, "chunks": 2, "shifts": 1,
-        "diagonal": 0, "k": 1, "start": 0, "end": 5, "steps": 4, "reduction": "mean",
-        "approximate": "tanh", "fill_value": 2.0, "min": -1.0, "max": 1.0, "training": True,
-        "split_size": 2, "split_size_or_sections": 2, "enabled": True, "requires_grad": True,
+        "shape": (B, T, C), "size": (T, C), "sizes": (B, T, C), "eps": 1e-5, "axes": (-1,),
+        "axis": -1, "dim": -1, "dim0": 0, "dim1": -1, "dims": (0,), "keepdim": True, "seed": 3,
+        "offset": 7, "p": 0.5, "n": 5, "need": (True, True, True, True), "interleaved": False,
+        "is_causal": True, "scale": 0.5, "dropout_p": 0.1, "ignore_index": -100,
+        "label_smoothing": 0.1, "low": 0, "high": 10, "padding_idx": None, "V": V, "value": 1.5,
+        "dtype": "float32", "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.01,
+        "step": 1, "decoupled": True, "maximize": False, "momentum": 0.9, "dampening": 0.0,
+        "nesterov": False, "first": True, "factor": 0.5, "lo": -0.5, "hi": 0.5, "correction": 1.0,
+        "normalized_shape": (C,), "equation": "ij,jk->ik", "num_classes": -1, "repeats": 2,
+        "chunks": 2, "shifts": 1, "diagonal": 0, "k": 1, "start": 0, "end": 5, "steps": 4,
+        "reduction": "mean", "approximate": "tanh", "fill_value": 2.0, "min": -1.0, "max": 1.0,
+        "training": True, "split_size": 2, "split_size_or_sections": 2, "enabled": True,
+        "requires_grad": True,
     }
     heads = {"q": (B, H, T, 8), "k": (B, H, S, 8), "v": (B, H, S, 8), "query": (B, H, T, 8),
              "key": (B, H, S, 8), "out": (B, H, T, 8), "lse": (B, H, T)}
@@ -100,7 +103,7 @@ def guess(rng, parameter, dims, function, tensors):
             top = max(1, min(V, C, T))
             made = np.array([rng.randrange(top) for _ in range(T)], np.int64)
         return tensor(rng, made.reshape((T, C) if made.size != T else (T,))) if tensors else made
-    if parameter in LISTS and parameter not in heads or parameter in ("params", "tensors"):
+    if parameter in ("params", "tensors") or (parameter in LISTS and parameter not in heads):
         return [wrapped(rng, (T, C), tensors) for _ in range(2)]
     if parameter in shapes:
         return wrapped(rng, shapes[parameter], tensors)
@@ -110,7 +113,8 @@ def guess(rng, parameter, dims, function, tensors):
 
 
 def wrapped(rng, dims, tensors):
-    made = np.asarray(np.random.default_rng(rng.randrange(1 << 30)).standard_normal(dims, np.float32))
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    made = np.asarray(values.standard_normal(dims, np.float32))
     return tensor(rng, made) if tensors else made
 
 
@@ -137,11 +141,8 @@ def spoil(rng, values, dims, tensors):
     elif kind == 2:
         value = array(rng, shape(rng, dims), str(value.dtype))
     elif kind == 3:
-        with np.errstate(all="ignore"):
-            try:
-                value = value.astype(rng.choice(DTYPES))
-            except (TypeError, ValueError):
-                pass
+        with np.errstate(all="ignore"), contextlib.suppress(TypeError, ValueError):
+            value = value.astype(rng.choice(DTYPES))
     elif kind == 4 and value.size and value.dtype.kind in "iuf":
         value = value.copy()
         extreme = np.array(rng.choice([-1, 2**31, 2**62, -(2**63), 127]))

@@ -96,11 +96,17 @@ def child(log, seed, first, calls, names):
     limit_memory()
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
+    now = open(log, "w")  # noqa: SIM115  one file for all calls: opening it takes longer than most
+
+    def note(text):
+        now.seek(0)
+        now.write(text.ljust(80) + "\n")
+        now.flush()
+
     for name in names:
         function = functions[name]
         for number in range(first, calls):
-            with open(log, "w") as f:
-                f.write(f"{name} {number}")
+            note(f"{name} {number}")
             args, kwargs = make_call(name, function, seed, number)
             alarm(HANG)
             problem = complaint(name, function, args, kwargs)
@@ -109,8 +115,7 @@ def child(log, seed, first, calls, names):
             if problem:
                 print(json.dumps([name, number, problem]), flush=True)
         first = 0
-    with open(log, "w") as f:
-        f.write("done 0")
+    note("done 0")
 
 
 def alarm(seconds):
@@ -150,7 +155,7 @@ def fuzz(seed, calls, names):
             if not os.path.exists(log):
                 raise RuntimeError(f"the child did not start:\n{done.stderr}")
             with open(log) as f:
-                name, number = f.read().rsplit(" ", 1)
+                name, number = f.read().split()
             if name == "done":
                 break
             problems.append((name, int(number), how_it_died(done)))

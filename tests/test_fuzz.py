@@ -25,13 +25,13 @@ GROUPS = sorted({name.rpartition(".")[0] for name in fuzz.targets()})
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_no_crash_and_every_refusal_has_a_message(group, monkeypatch):
+def test_no_crash_and_every_refusal_has_a_message(group):
     names = [name for name in fuzz.targets() if name.rpartition(".")[0] == group]
-    problems = fuzz.fuzz(seed=1, calls=200, names=names)
+    problems = fuzz.fuzz(seed=1, calls=200 if group == "cpu" else 100, names=names)
     assert not problems, "\n".join(fuzz.describe(p[0], 1, *p[1:]) for p in problems)
 
 
-def test_a_crash_is_reported_and_the_rest_goes_on(monkeypatch, tmp_path):
+def test_a_crash_is_reported_and_the_rest_goes_on(tmp_path):
     """The fuzzer itself, on functions that misbehave in each way it must notice."""
     script = tmp_path / "fuzz_broken.py"
     script.write_text(f"""

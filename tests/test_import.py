@@ -4,9 +4,9 @@ import pytest
 
 
 def test_import_is_light(python):
-    """The slow ones come when they are used: scipy.linalg alone would take longer than all of us."""
-    heavy = ["scipy.linalg", "scipy.special", "scipy.sparse", "torch", "matplotlib", "ml_dtypes", "tqdm",
-             "jax", "pandas", "multiprocessing.pool", "asyncio", "unittest"]
+    """The slow ones come when they are used: scipy.linalg alone takes longer than all of us."""
+    heavy = ["scipy.linalg", "scipy.special", "scipy.sparse", "torch", "matplotlib", "ml_dtypes",
+             "tqdm", "jax", "pandas", "multiprocessing.pool", "asyncio", "unittest"]
     loaded = python("import sys, minidl; print(*sys.modules)").split()
     assert "minidl_kernels.cpu.blas" in loaded
     assert not set(heavy) & set(loaded)
@@ -60,7 +60,8 @@ def test_libgomp_spins_shortly_unless_told_otherwise(python):
     """OMP_DISPLAY_ENV prints what libgomp read when it was loaded."""
     code = "import minidl; from minidl_kernels import cpu"
     shown = python(f"import os, sys; os.dup2(1, 2)\n{code}",
-                   env={"OMP_DISPLAY_ENV": "verbose", "GOMP_SPINCOUNT": None, "OMP_WAIT_POLICY": None})
+                   env={"OMP_DISPLAY_ENV": "verbose", "GOMP_SPINCOUNT": None,
+                        "OMP_WAIT_POLICY": None})
     if "GOMP_SPINCOUNT" not in shown:
         pytest.skip("not built with libgomp")
     assert "GOMP_SPINCOUNT = '1000'" in shown

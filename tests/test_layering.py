@@ -1,4 +1,4 @@
-"""Imports go down only, one file knows BLAS, one knows OpenMP, devices are imported when asked for."""
+"""Imports go down only; one file knows BLAS, one OpenMP; devices are imported when asked for."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,8 @@ LAYERS = [
 ]
 HEIGHT = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 SOURCES = sorted(p.relative_to(ROOT) for folder in ("minidl", "minidl_kernels")
-                 for p in (ROOT / folder).rglob("*") if re.fullmatch(r"\.(py|pyi|pyx|pxd|pxi)", p.suffix))
+                 for p in (ROOT / folder).rglob("*")
+                 if p.suffix in (".py", ".pyi", ".pyx", ".pxd", ".pxi"))
 C_SOURCES = sorted(p.relative_to(ROOT) for p in (ROOT / "minidl_kernels").rglob("*.[ch]"))
 IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+\(?([\w ,]+)"
                     r"|c?import[ \t]+([\w., ]+))", re.M)
@@ -65,7 +66,7 @@ def test_imports_go_down_only(path):
 def test_one_file_knows_blas_and_devices_wait(path):
     text = (ROOT / path).read_text()
     if path != Path("minidl_kernels/cpu/blas.pyx"):
-        assert not re.search(r"^\s*(?:from|cimport)\s+scipy.*(?:cython_blas|cython_lapack)", text, re.M)
+        assert not re.search(r"^\s*(?:from|cimport)\s+scipy.*cython_(?:blas|lapack)", text, re.M)
     assert not re.search(r"\bprange\b|cython\.parallel|openmp cimport", text), "use threads.run"
     at_import = re.findall(r"^(?:from|import)\s+(\w+)", text, re.M)
     late = {"pycuda", "Metal", "objc", "pyopencl", "torch", "matplotlib", "ml_dtypes", "tqdm"}
@@ -74,8 +75,8 @@ def test_one_file_knows_blas_and_devices_wait(path):
 
 @pytest.mark.parametrize("path", C_SOURCES, ids=str)
 def test_only_the_pool_knows_openmp(path):
-    found = re.findall(r"#\s*pragma\s+omp\s+(?!simd|declare simd)\w+|#\s*include\s*<omp\.h>|\bomp_\w+\(",
-                       (ROOT / path).read_text())
+    openmp = r"#\s*pragma\s+omp\s+(?!simd|declare simd)\w+|#\s*include\s*<omp\.h>|\bomp_\w+\("
+    found = re.findall(openmp, (ROOT / path).read_text())
     assert path.name == "pool.h" or not found, found
 
 

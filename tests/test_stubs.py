@@ -38,8 +38,8 @@ def signature(function):
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        first = re.match(r"(?:\w+\.)?\w+\(.*\)", (function.__doc__ or "").partition("\n")[0])
-        return parameters(ast.parse(f"def {first[0].rpartition('.')[2]}: ...").body[0]) if first else None
+        first = re.match(r"(?:\w+\.)?(\w+\(.*\))", (function.__doc__ or "").partition("\n")[0])
+        return parameters(ast.parse(f"def {first[1]}: ...").body[0]) if first else None
     star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return [(star.get(p.kind, "") + p.name, p.default is not p.empty) for p in found]
 

@@ -24,7 +24,7 @@ def load():
         return
     path = _extension_file()
     if path is None:
-        import scipy.linalg.cython_blas  # noqa: F401
+        import scipy.linalg.cython_blas
 
         blas_threads(1)
         return

@@ -88,7 +88,8 @@ def test_batches_given_by_strides():
     close(cpu.matmul(q, one), np.matmul(q.astype(np.float64), one), 8)
 
 
-@pytest.mark.parametrize("m, k, n", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1), (0, 1, 0)])
+@pytest.mark.parametrize("m, k, n", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1),
+                                     (0, 1, 0)])
 def test_empty_products(m, k, n):
     result = cpu.matmul(rand(m, k), rand(k, n))
     assert result.shape == (m, n) and not result.any()
@@ -128,7 +129,8 @@ def test_nan_and_inf_propagate():
 
 
 @pytest.mark.parametrize("shape, k, n", [((5,), 5, 3), ((1, 5), 5, 3), ((4, 6, 33), 33, 7),
-                                         ((0, 5), 5, 3), ((2, 3, 4, 9), 9, 1), ((700, 65), 65, 400)])
+                                         ((0, 5), 5, 3), ((2, 3, 4, 9), 9, 1),
+                                         ((700, 65), 65, 400)])
 def test_linear(shape, k, n):
     x, w, b, g = rand(*shape), rand(n, k, seed=1), rand(n, seed=2), rand(*shape[:-1], n, seed=3)
     exact = x.astype(np.float64)

@@ -108,7 +108,8 @@ def test_statistics_count_bytes():
     after = memory_stats()
     assert after["in_use_bytes"] == before["in_use_bytes"]
     assert after["cached_bytes"] - before["cached_bytes"] >= 4 << 20
-    x = empty_array(1 << 20)
+    again = empty_array(1 << 20)
+    assert again.nbytes == 4 << 20
     assert memory_stats()["cache_hits"] == after["cache_hits"] + 1
     assert memory_stats()["os_allocations"] == after["os_allocations"]
 
@@ -236,7 +237,7 @@ def test_a_number_beyond_64_bits_is_refused():
 
 
 def test_negative_sizes_are_refused():
-    with pytest.raises(ValueError, match=r"negative dimensions are not allowed: got shape \(2, -1\)"):
+    with pytest.raises(ValueError, match=r"negative dimensions .*: got shape \(2, -1\)"):
         empty_array((2, -1))
     with pytest.raises(ValueError, match="negative"):
         empty_array((0, -5))

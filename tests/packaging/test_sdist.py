@@ -1,4 +1,4 @@
-"""The sdist is complete: build it, forget the tree, install it into an empty environment, use it."""
+"""The sdist is complete: build it, forget the tree, install it somewhere empty, use it."""
 
 import os
 import re
@@ -21,8 +21,8 @@ ENV = {name: value for name, value in os.environ.items() if not name.startswith(
 
 
 def run(*command, cwd, timeout=900):
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=ENV, capture_output=True, text=True,
-                          timeout=timeout, stdin=subprocess.DEVNULL)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=ENV, capture_output=True,
+                          text=True, timeout=timeout, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     return done.stdout
 
@@ -31,7 +31,8 @@ def run(*command, cwd, timeout=900):
 def index(tmp_path_factory):
     """Skips where the build requirements cannot be had."""
     folder = tmp_path_factory.mktemp("index")
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), "cython"]
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder),
+               "cython"]
     try:
         done = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=60,
                               stdin=subprocess.DEVNULL)
@@ -72,19 +73,24 @@ def python(wheel, tmp_path_factory):
     return python
 
 
+def files(folder, *suffixes):
+    """Paths below a folder of the tree that end so, as archives spell them."""
+    return {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*")
+            if "".join(p.suffixes[-1:]) in suffixes or p.name in suffixes}
+
+
 def sources(*suffixes):
-    return {str(p.relative_to(ROOT)).replace(os.sep, "/") for folder in ("minidl", "minidl_kernels")
-            for p in (ROOT / folder).rglob("*") if p.suffix in suffixes and "__pycache__" not in p.parts}
+    return files("minidl", *suffixes) | files("minidl_kernels", *suffixes)
 
 
 def test_the_sdist_has_every_file(sdist):
     with tarfile.open(sdist) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
-    expected = sources(".py", ".pyx", ".pxd", ".pxi", ".pyi", ".h", ".c", ".typed")
+    expected = sources(".py", ".pyx", ".pxd", ".pxi", ".pyi", ".h", ".c", "py.typed")
     expected |= {"pyproject.toml", "setup.py", "README.md", "LICENSE", "CHANGELOG.md",
                  "CONTRIBUTING.md", "docs/install.md", "docs/threads.md", "bench/startup.py",
                  ".ci/run", ".pre-commit-config.yaml"}
-    expected |= {str(p.relative_to(ROOT)).replace(os.sep, "/") for p in (ROOT / "tests").rglob("*.py")}
+    expected |= files("tests", ".py", ".sh")
     assert expected - names == set()
     assert not [name for name in names if name.endswith((".so", ".pyd", ".pyc"))]
 
@@ -93,7 +99,7 @@ def test_the_wheel_is_small_and_has_what_runs(wheel):
     with zipfile.ZipFile(wheel) as z:
         names = z.namelist()
     assert wheel.stat().st_size <= 5_000_000
-    assert sources(".py", ".pyi", ".typed") - set(names) == set()
+    assert sources(".py", ".pyi", "py.typed") - set(names) == set()
     compiled = {re.sub(r"\.[^/]*$", "", name) for name in names if name.endswith((".so", ".pyd"))}
     assert compiled == {name.removesuffix(".pyx") for name in sources(".pyx")}
     assert not [name for name in names if name.endswith((".pyx", ".pxd", ".pxi", ".h", ".c"))]
