@@ -1,5 +1,7 @@
 """dtypes with PyTorch's names, and PyTorch's rules for mixing them."""
 
+import builtins
+
 import numpy as np
 
 from minidl.errors import DTypeError
@@ -13,7 +15,7 @@ class dtype:
     (True, 8)
     """
 
-    __slots__ = ("category", "name", "_numpy")
+    __slots__ = ("_numpy", "category", "name")
 
     def __init__(self, name, category):
         self.name = name
@@ -111,7 +113,7 @@ def as_dtype(value, what="dtype"):
     return found
 
 
-_BUILTIN_FLOAT = type(1.0)
+_BUILTIN_FLOAT = builtins.float
 
 
 def from_numpy_dtype(value, what="tensor"):
@@ -185,5 +187,5 @@ def number_dtype(x):
     raise DTypeError(f"expected a tensor or a number, got {type(x).__name__}")
 
 
-_BUILTIN_BOOL = type(True)
-_BUILTIN_INT = type(1)
+_BUILTIN_BOOL = builtins.bool
+_BUILTIN_INT = builtins.int

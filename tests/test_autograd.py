@@ -382,6 +382,6 @@ def test_gradcheck_finds_a_wrong_gradient():
 
 def test_detect_nonfinite_names_the_first_op():
     x = md.tensor([0.0, 1.0])
-    with md.autograd.detect_nonfinite(), pytest.raises(errors.NonFiniteError, match="^log produced"):
+    with md.autograd.detect_nonfinite(), pytest.raises(errors.NonFiniteError, match=r"^log "):
         (x + 1).log().sub(x.log()).exp()
     x.log()

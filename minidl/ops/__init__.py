@@ -1,6 +1,7 @@
 """Every differentiable op: forward and gradient side by side."""
 
 from minidl.ops import operators as operators
+from minidl.ops.attention import *
 from minidl.ops.create import *
 from minidl.ops.device import device as device
 from minidl.ops.elementwise import *

@@ -5,13 +5,19 @@ The formulas live in minidl_kernels/scalar.h and reference/elementwise.py. A ker
 with `mul_grad(g, a, b, need)`, whose results have the operands' shapes.
 """
 
-from itertools import zip_longest
-
 import numpy as np
 
 from minidl import dtypes, errors
 from minidl._core import Tensor, op
-from minidl_kernels import EXACT, HOST
+from minidl.ops.promotion import (
+    as_array,
+    backend_for,
+    cast_back,
+    check_broadcast,
+    floating,
+    promote,
+)
+from minidl_kernels import EXACT
 
 __all__ = [
     "abs", "absolute", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
@@ -26,16 +32,6 @@ __all__ = [
 
 _F32 = np.dtype(np.float32)
 _Array = np.ndarray
-
-
-def backend_for(dtype):
-    """The host backend that computes a NumPy dtype."""
-    return HOST if dtype == _F32 else EXACT
-
-
-def floating(x):
-    """An integer or bool array as the default floating dtype (exp of integers and the like)."""
-    return x if x.dtype.kind == "f" else EXACT.cast(x, dtypes.get_default_dtype().numpy)
 
 
 def _register(fn, name, doc, **options):
@@ -128,43 +124,11 @@ def round(be, input, decimals=0):
     """Rounds half to even, to `decimals` places."""
     if input.dtype.kind != "f":
         return EXACT.copy(input), None
-    if decimals == 0:
-        y = be.round(input)
-    else:
-        y = EXACT.cast(np.round(input, decimals), input.dtype)
+    y = be.round(input) if decimals == 0 else EXACT.copy(np.round(input, decimals))
     return y, lambda g, need: be.zeros(g.shape, g.dtype)
 
 
 # ---------------------------------------------------------------------------- two operands
-
-def promote(name, a, b, float_result=False):
-    """Two operands (arrays or numbers) as arrays of their common dtype, and its backend."""
-    try:
-        dtype = dtypes.result_type(a, b)
-    except errors.DTypeError as error:
-        raise errors.DTypeError(f"{name}: {error}") from None
-    if float_result and not dtype.is_floating_point:
-        dtype = dtypes.get_default_dtype()
-    if dtype in (dtypes.float16, dtypes.bfloat16):
-        raise errors.DTypeError(f"{name}: {dtype.name} is a storage dtype; convert with .float()")
-    return backend_for(dtype.numpy), as_array(a, dtype.numpy), as_array(b, dtype.numpy)
-
-
-def as_array(x, dtype):
-    """x, an array or a number, as an array of `dtype` (integers wrap around as in C)."""
-    if not isinstance(x, _Array):
-        x = np.asarray(x)
-    return x if x.dtype == dtype else x.astype(dtype)
-
-
-def check_broadcast(name, *shapes):
-    """Raise a sentence when shapes do not broadcast."""
-    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
-        different = set(sizes) - {1}
-        if len(different) > 1:
-            raise errors.ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} do not "
-                                    f"broadcast ({' against '.join(map(str, sorted(different)))})")
-
 
 def binary(name, doc, saves=True, float_result=False, differentiable=True, numbers="any"):
     """The op of a kernel of two operands; `saves` when the gradient needs their values.
@@ -179,8 +143,8 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
         dtype_b = b.dtype if type(b) is _Array else None
         if dtype_a is None or dtype_b is None:
             check_tensors(name, dtype_a is None, dtype_b is None, numbers)
-        if not (dtype_a is _F32 and (dtype_b is _F32 or type(b) is float)
-                or dtype_b is _F32 and type(a) is float):
+        if not ((dtype_a is _F32 and (dtype_b is _F32 or type(b) is float))
+                or (dtype_b is _F32 and type(a) is float)):
             be, a, b = promote(name, a, b, float_result)
         try:
             y = getattr(be, name)(a, b)
@@ -224,12 +188,6 @@ def linear_vjp(be, shape_a, shape_b, dtype_a, dtype_b, negative):
         return da, db
 
     return vjp
-
-
-def cast_back(be, grads, dtypes_):
-    """Gradients in the dtypes of operands that promotion had converted."""
-    return tuple(g if g is None or d is None or g.dtype == d else be.cast(g, d)
-                 for g, d in zip(grads, dtypes_, strict=True))
 
 
 _add = binary("add", "input + other.", saves=False)
@@ -388,7 +346,7 @@ def where(condition, input=None, other=None):
 
 def lerp(input, end, weight):
     """input + weight * (end - input)."""
-    if isinstance(weight, Tensor) and weight.dtype != input.dtype or end.dtype != input.dtype:
+    if (isinstance(weight, Tensor) and weight.dtype != input.dtype) or end.dtype != input.dtype:
         raise errors.DTypeError("lerp: input, end and weight must have one dtype")
     return input + weight * (end - input)
 
@@ -448,5 +406,6 @@ def gelu(input, approximate="none"):
 
 
 # PyTorch's second names.
-absolute, negative, subtract, multiply, divide, true_divide, clip = abs, neg, sub, mul, div, _div, clamp
+absolute, negative, clip = abs, neg, clamp
+subtract, multiply, divide, true_divide = sub, mul, div, _div
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne

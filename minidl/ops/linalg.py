@@ -4,7 +4,7 @@ import numpy as np
 
 from minidl import errors
 from minidl._core import op
-from minidl.ops.elementwise import check_broadcast
+from minidl.ops.promotion import check_broadcast
 
 __all__ = ["addmm", "bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]
 

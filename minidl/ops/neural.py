@@ -1,4 +1,4 @@
-"""The ops of a transformer: softmax, norms, embedding, dropout, attention, rotary, cross-entropy.
+"""The ops of a transformer: softmax, norms, embedding, dropout, rotary, cross-entropy.
 
 Shape letters: B batch, T time (queries), S time (keys), C features, H heads, D features of a head,
 V classes, N rows.
@@ -7,17 +7,17 @@ V classes, N rows.
 import numpy as np
 
 from minidl import errors
-from minidl._core import Tensor, op
-from minidl.ops.elementwise import check_broadcast
+from minidl._core import op
+from minidl.ops.generator import default_generator
 
 
-def _need_float(name, x):
+def need_float(name, x):
     if x.dtype.kind != "f":
         raise errors.DTypeError(f"{name}: expected a floating-point tensor, got {x.dtype.name}")
 
 
 def axis_of(name, dim, ndim):
-    """dim as a non-negative axis of ndim dimensions (a 0-d tensor has the axis 0, as in PyTorch)."""
+    """dim as a non-negative axis of ndim dimensions; a 0-d tensor has the axis 0."""
     limit = max(ndim, 1)
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise TypeError(f"{name}: dim must be an int, got {type(dim).__name__}")
@@ -32,7 +32,7 @@ def axis_of(name, dim, ndim):
 def _last_axis(name, fn, fn_grad):
     """Apply a kernel of the last axis along any axis."""
     def apply(be, input, dim):
-        _need_float(name, input)
+        need_float(name, input)
         axis = axis_of(name, dim, input.ndim)
         if input.ndim == 0:
             y = getattr(be, fn)(input.reshape(1)).reshape(())
@@ -113,7 +113,7 @@ def layer_norm(be, input, normalized_shape, weight=None, bias=None, eps=1e-5):
     >>> md.nn.functional.layer_norm(md.tensor([[1.0, 3.0]]), (2,))
     tensor([[-1.0000,  1.0000]])
     """
-    _need_float("layer_norm", input)
+    need_float("layer_norm", input)
     axes = _trailing("layer_norm", input, normalized_shape, ("weight", weight), ("bias", bias))
     x, w = _flat(be, input, axes), _flat(be, weight, axes)
     y, mean, rstd = be.layer_norm(x, w, _flat(be, bias, axes), eps)
@@ -135,7 +135,7 @@ def layer_norm(be, input, normalized_shape, weight=None, bias=None, eps=1e-5):
 @op(method=False)
 def rms_norm(be, input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x^2) + eps) * weight over the last axes."""
-    _need_float("rms_norm", input)
+    need_float("rms_norm", input)
     axes = _trailing("rms_norm", input, normalized_shape, ("weight", weight))
     x, w = _flat(be, input, axes), _flat(be, weight, axes)
     eps = float(np.finfo(input.dtype).eps) if eps is None else eps
@@ -204,149 +204,13 @@ def _dropout(be, input, p, seed, offset):
 
 def dropout(input, p=0.5, training=True, generator=None):
     """x / (1 - p) with probability 1 - p, else 0; x itself when not training."""
-    from minidl.ops.generator import default_generator
-
     if not 0 <= p <= 1:
         raise errors.ArgumentError(f"dropout: the probability must be from 0 to 1, got {p}")
     if not training or p == 0:
         return input
-    _need_float("dropout", input.array)
+    need_float("dropout", input.array)
     seed, offset = (generator or default_generator).reserve(input.array.size)
     return _dropout(input, p, seed, offset)
-
-
-# ----------------------------------------------------------------------------------- attention
-
-def _check_attention(q, k, v, enable_gqa):
-    name = "scaled_dot_product_attention"
-    for what, x in (("query", q), ("key", k), ("value", v)):
-        _need_float(name, x)
-        if x.ndim < 2:
-            raise errors.ShapeError(f"{name}: {what} has shape {x.shape}, expected [..., T, D]")
-        if x.dtype != q.dtype:
-            raise errors.DTypeError(f"{name}: query is {q.dtype.name}, {what} {x.dtype.name}")
-    if q.shape[-1] != k.shape[-1]:
-        raise errors.ShapeError(f"{name}: query {q.shape} and key {k.shape} differ in their last "
-                                "axis")
-    if k.shape[-2] != v.shape[-2]:
-        raise errors.ShapeError(f"{name}: key {k.shape} and value {v.shape} differ in their number "
-                                "of positions")
-    if enable_gqa:
-        if min(q.ndim, k.ndim, v.ndim) < 3:
-            raise errors.ShapeError(f"{name}: enable_gqa needs a head axis in every input")
-        for what, x in (("key", k), ("value", v)):
-            if x.shape[-3] == 0 or q.shape[-3] % x.shape[-3]:
-                raise errors.ShapeError(f"{name}: {q.shape[-3]} query heads are not a multiple of "
-                                        f"{x.shape[-3]} {what} heads")
-    else:
-        check_broadcast(name, q.shape[:-2], k.shape[:-2], v.shape[:-2])
-
-
-def _heads(x, lead):
-    """x[..., T, D] with leading axes `lead` as [B, H, T, D]."""
-    if x.ndim == 4 and x.shape[:-2] == lead:
-        return x
-    x = np.broadcast_to(x, (*lead, *x.shape[-2:]))
-    if x.ndim == 4:
-        return x
-    if x.ndim < 4:
-        return x.reshape((1,) * (4 - x.ndim) + x.shape)
-    return x.reshape((-1, *x.shape[-3:]))
-
-
-@op(method=False)
-def _attention(be, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed,
-               offset):
-    q, k, v = query, key, value
-    if q.ndim == k.ndim == v.ndim == 4 and (enable_gqa or
-                                            q.shape[:2] == k.shape[:2] == v.shape[:2]):
-        lead = q.shape[:2]
-    else:
-        lead = np.broadcast_shapes(*(x.shape[:-3 if enable_gqa else -2] for x in (q, k, v)))
-        heads = [x.shape[-3:-2] if enable_gqa else () for x in (q, k, v)]
-        q, k, v = (_heads(x, lead + h) for x, h in zip((q, k, v), heads, strict=True))
-        lead = lead + heads[0]
-    if k.shape[1] != v.shape[1]:
-        count = max(k.shape[1], v.shape[1])
-        k, v = (np.repeat(x, count // x.shape[1], axis=1) for x in (k, v))
-        if key.shape[-3] != count or value.shape[-3] != count:
-            raise errors.UnsupportedError("scaled_dot_product_attention: key and value need the "
-                                          "same number of heads")
-    mask = None
-    if attn_mask is not None:
-        mask = _mask(attn_mask, q, k, lead)
-    out, lse = be.attention(q, k, v, mask, is_causal, scale, dropout_p, seed, offset)
-    y = out if query.ndim == 4 and out.shape[:2] == lead else out.reshape(
-        (*lead, *out.shape[-2:]))
-
-    def vjp(g, need):
-        wanted = (need[0], need[1], need[2], mask is not None and need[3])
-        grads = be.attention_grad(g.reshape(out.shape), q, k, v, out, lse, mask, is_causal, scale,
-                                  dropout_p, seed, offset, wanted)
-        return tuple(None if d is None else _unheads(be, d, x)
-                     for d, x in zip(grads, (query, key, value, attn_mask), strict=True))
-
-    return y, vjp
-
-
-def _mask(attn_mask, q, k, lead):
-    """attn_mask as a view that broadcasts over [B, H, T, S]."""
-    name = "scaled_dot_product_attention"
-    if attn_mask.dtype.kind != "b" and attn_mask.dtype != q.dtype:
-        raise errors.DTypeError(f"{name}: attn_mask must be bool or {q.dtype.name}, got "
-                                f"{attn_mask.dtype.name}")
-    full = (*lead, q.shape[-2], k.shape[-2])
-    check_broadcast(name, attn_mask.shape, full)
-    if len(np.broadcast_shapes(attn_mask.shape, full)) > len(full) \
-            or np.broadcast_shapes(attn_mask.shape, full) != full:
-        raise errors.ShapeError(f"{name}: attn_mask {attn_mask.shape} does not fit the scores "
-                                f"{full}")
-    if len(full) <= 4:
-        return attn_mask
-    return np.broadcast_to(attn_mask, full).reshape((*q.shape[:2], *full[-2:]))
-
-
-def _unheads(be, d, x):
-    """The gradient d of a reshaped, broadcast operand, summed back to the operand x."""
-    if d.shape == x.shape:
-        return d
-    if d.ndim == 4 and x.ndim <= 4 and d.size == x.size:
-        return d.reshape(x.shape)
-    if d.ndim > x.ndim or d.size != x.size:
-        lead = d.shape if d.ndim >= x.ndim else None
-        return be.sum_to(d if lead is None else be.contiguous(d), x.shape)
-    return d.reshape(x.shape)
-
-
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0,
-                                 is_causal=False, scale=None, enable_gqa=False):
-    """softmax(query @ key^T * scale + mask) @ value, in memory linear in the sequence.
-
-    query [B, H, T, D], key and value [B, H, S, D] -> [B, H, T, D]. A bool mask is True where a
-    query may look, a float mask is added to the scores; a row that may look nowhere gives zeros.
-
-    >>> import minidl as md
-    >>> q = md.randn(1, 2, 5, 4)
-    >>> md.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape
-    (1, 2, 5, 4)
-    """
-    from minidl.ops.generator import default_generator
-
-    name = "scaled_dot_product_attention"
-    if is_causal and attn_mask is not None:
-        raise errors.ArgumentError(f"{name}: give attn_mask or is_causal=True, not both")
-    if not 0 <= dropout_p <= 1:
-        raise errors.ArgumentError(f"{name}: dropout_p must be from 0 to 1, got {dropout_p}")
-    for what, x in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name}: {what} must be a tensor, got {type(x).__name__}")
-    _check_attention(query.array, key.array, value.array, enable_gqa)
-    seed = offset = 0
-    if dropout_p:
-        count = query.array.size // max(query.shape[-1], 1) * key.shape[-2]
-        seed, offset = default_generator.reserve(count)
-    return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed,
-                      offset)
 
 
 @op(method=False)
@@ -355,7 +219,7 @@ def rotary(be, input, cos, sin, interleaved=False):
 
     interleaved=False pairs feature i with i + D/2 (Llama), True with i + 1 (GPT-J).
     """
-    _need_float("rotary", input)
+    need_float("rotary", input)
     t, half = input.shape[-2], input.shape[-1] // 2
     if input.shape[-1] % 2 or cos.shape != (t, half) or sin.shape != (t, half):
         raise errors.ShapeError(f"rotary: input {input.shape} needs cos and sin of shape "
@@ -372,7 +236,7 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
 
     Rows whose target is ignore_index count for nothing; reduction is "mean", "sum" or "none".
     """
-    _need_float("cross_entropy", input)
+    need_float("cross_entropy", input)
     if target.dtype.kind not in "iu":
         raise errors.DTypeError(f"cross_entropy: class ids must be integers, got "
                                 f"{target.dtype.name}")
@@ -408,4 +272,4 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
 
 
 __all__ = ["axis_of", "cross_entropy", "dropout", "embedding", "layer_norm", "log_softmax",
-           "one_hot", "rms_norm", "rotary", "scaled_dot_product_attention", "softmax"]
+           "one_hot", "rms_norm", "rotary", "softmax"]

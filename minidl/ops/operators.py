@@ -8,7 +8,7 @@ from minidl._methods import TensorMethods
 from minidl.ops import elementwise as e
 from minidl.ops.linalg import addmm, bmm, dot, matmul, mm, mv, outer
 from minidl.ops.neural import log_softmax, softmax
-
+from minidl.ops.promotion import check_broadcast
 
 
 def _inplace(fn):
@@ -33,7 +33,7 @@ def fill(be, input, value):
 @op(method=False)
 def copy(be, input, src):
     """src broadcast to input's shape and converted to its dtype."""
-    e.check_broadcast("copy_", input.shape, src.shape)
+    check_broadcast("copy_", input.shape, src.shape)
     y = be.cast(np.broadcast_to(src, np.broadcast_shapes(input.shape, src.shape)), input.dtype)
     return y, lambda g, need: (be.zeros(g.shape, g.dtype),
                                be.cast(be.sum_to(g, src.shape), src.dtype))

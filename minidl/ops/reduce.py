@@ -9,7 +9,7 @@ from minidl import dtypes, errors
 from minidl._core import Tensor, op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axes, axis
-from minidl.ops.elementwise import backend_for
+from minidl.ops.promotion import backend_for
 
 __all__ = ["count_nonzero", "cumsum", "logsumexp", "mean", "norm", "prod", "std", "std_mean", "sum",
            "var", "var_mean"]
