@@ -344,6 +344,9 @@ cdef cnp.ndarray sum_middle(cnp.ndarray x, Py_ssize_t outer, Py_ssize_t length, 
     cdef cnp.npy_intp shape[3]
     cdef Py_ssize_t tasks, work
     cdef cnp.ndarray out
+    if outer == 0 or inner == 0:            # no sums to make, and nothing to divide the work by
+        shape[0], shape[1], shape[2] = outer, 1, inner
+        return empty(3, shape)
     job.table = K
     job.x = ptr(x)
     job.outer, job.length, job.inner = outer, length, inner
