@@ -17,7 +17,7 @@ cdef object backend_of(object array):
 
 
 cdef int deliver(Node node, object g) except -1:
-    """Add g to a node's gradient: borrow the first, sum the second afresh, add the rest in place."""
+    """Add g to a node's gradient: borrow the first, sum the second afresh, then add in place."""
     if node.grad is None:
         node.grad = g
         node.owned = False
@@ -30,7 +30,7 @@ cdef int deliver(Node node, object g) except -1:
 
 
 cdef bint stealable(cnp.ndarray g):
-    """Nobody else can see this array's memory: refs are the vjp's tuple and the caller's variable."""
+    """Nobody else sees this array's memory: refs are the vjp's tuple and the caller's variable."""
     cdef PyObject *base = g.base
     return (Py_REFCNT(g) <= 2 and cnp.PyArray_ISCARRAY(g) and base != NULL
             and isinstance(<object>base, Block) and Py_REFCNT(<object>base) == 1)

@@ -6,7 +6,6 @@ input needs a gradient, records Node(parents, vjp). Nodes never point at the ten
 them, closures hold raw arrays only: a graph has no reference cycles.
 """
 
-cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_REFCNT
@@ -40,7 +39,7 @@ cdef extern from "Python.h":
 cdef Py_ssize_t _epoch = 0          # counts in-place writes, see Node.check_saved
 cdef Py_ssize_t _run = 0            # counts backward passes, marks the nodes each has seen
 cdef bint _detect_nonfinite = False
-cdef object _foreign = {}           # in-place writes to memory that is not a Block: id -> (epoch, op)
+cdef object _foreign = {}           # writes to memory that is not a Block: id -> (epoch, op)
 
 
 # ---------------------------------------------------------------------------------------- Tensor
