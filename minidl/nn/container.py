@@ -205,7 +205,7 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[Any]) -> None:
         """Set modules from a mapping or from (name, module) pairs."""
-        for key, module in modules.items() if hasattr(modules, "items") else modules:
+        for key, module in dict(modules).items():
             self[key] = module
 
 
@@ -326,7 +326,7 @@ class ParameterDict(Module):
 
     def update(self, parameters: Mapping[str, Any] | Iterable[Any]) -> None:
         """Set parameters from a mapping or from (name, parameter) pairs."""
-        for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
+        for key, value in dict(parameters).items():
             self[key] = value
 
     def extra_repr(self) -> str:

@@ -45,9 +45,9 @@ def _entries(module: Module, prefix: str = "") -> Iterator[tuple[str, _Entry]]:
     for name, tensor in module._parameters.items():
         if tensor is not None:
             yield prefix + name, _Entry(module, name, tensor)
-    for name, tensor in module._buffers.items():
-        if tensor is not None and module._buffer_names[name]:
-            yield prefix + name, _Entry(module, name, tensor)
+    for name, buffer in module._buffers.items():
+        if buffer is not None and module._buffer_names[name]:
+            yield prefix + name, _Entry(module, name, buffer)
     for name, child in module._modules.items():
         if child is not None:
             yield from _entries(child, f"{prefix}{name}.")

@@ -90,4 +90,4 @@ def __repr__(self):
     return "tensor(" + ", ".join(parts) + ")"
 
 
-TensorMethods.__repr__ = __repr__
+setattr(TensorMethods, "__repr__", __repr__)  # noqa: B010  mypy knows no other way

@@ -310,7 +310,7 @@ def _differ_in_one_axis_of_one(shape: tuple[int, ...], other: tuple[int, ...]) -
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
-    var: Tensor | float,
+    var: Any,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
