@@ -247,7 +247,7 @@ class PReLU(Activation):
 
     Shapes: input (N, C, ...), weight (num_parameters), which is 1 or C.
 
-    >>> nn.PReLU()(md.tensor([-1.0, 2.0]))
+    >>> nn.PReLU()(md.tensor([-1.0, 2.0])).detach()
     tensor([-0.2500,  2.0000])
     """
 

@@ -21,10 +21,13 @@ class KVCache:
     Shapes: keys and values (B, H, max_len, D); ``append`` takes (B, H, T, D) and returns what is
     there now, (B, H, length, D), as views.
 
+    >>> attention = nn.MultiHeadAttention(16, 2, causal=True)
     >>> cache = attention.make_cache(batch_size=1, max_len=64)
     >>> with md.no_grad():
-    ...     y = attention(prompt, cache=cache)      # fills the first positions
-    ...     y = attention(next_token, cache=cache)  # attends to all of them
+    ...     y = attention(md.randn(1, 5, 16), cache=cache)  # fills the first 5 positions
+    ...     y = attention(md.randn(1, 1, 16), cache=cache)  # attends to all 6
+    >>> y.shape, cache.length
+    ((1, 1, 16), 6)
     """
 
     def __init__(

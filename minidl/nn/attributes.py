@@ -105,7 +105,10 @@ class Attributes:
         """Add a tensor that belongs to the module's state but is not trained (a mask, a running
         mean). It follows ``to()``; it is in the state dict if ``persistent``.
 
-        >>> self.register_buffer("mask", md.ones(4, 4).tril(), persistent=False)
+        >>> layer = nn.Linear(2, 3)
+        >>> layer.register_buffer("mask", md.ones(3, 3).tril())
+        >>> list(layer.state_dict())
+        ['weight', 'bias', 'mask']
         """
         self._need_init("buffers")
         self._check_name(name, self._buffer_names, "buffer")

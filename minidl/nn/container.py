@@ -131,6 +131,7 @@ class ModuleList(_Numbered):
     """A list of modules that the parent knows; it has no ``forward`` of its own.
 
     >>> blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+    >>> x = md.randn(2, 8)
     >>> for block in blocks:
     ...     x = block(x)
     """

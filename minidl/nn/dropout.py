@@ -14,7 +14,8 @@ class Dropout(Module):
 
     Shapes: any.
 
-    >>> nn.Dropout(0.1).eval()(x)
+    >>> nn.Dropout(0.1).eval()(md.ones(3))
+    tensor([1., 1., 1.])
     """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:

@@ -78,6 +78,7 @@ class Embedding(Module):
         """An embedding over a given table (num_embeddings, embedding_dim), frozen by default.
 
         >>> nn.Embedding.from_pretrained(md.randn(10, 4))
+        Embedding(10, 4)  # 40 parameters
         """
         if embeddings.ndim != 2:
             raise ValueError(

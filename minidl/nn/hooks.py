@@ -14,8 +14,10 @@ class RemovableHandle:
 
     It is a context manager too: the hook is gone when the block ends.
 
-    >>> with layer.register_forward_hook(print):
-    ...     layer(x)
+    >>> layer = nn.ReLU()
+    >>> with layer.register_forward_hook(lambda module, args, output: print(output)):
+    ...     y = layer(md.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
     """
 
     def __init__(self, table: dict[int, Any]) -> None:

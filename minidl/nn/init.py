@@ -22,7 +22,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor that keeps the variance through a nonlinearity: tanh 5/3, relu sqrt(2),
     leaky_relu sqrt(2 / (1 + param^2)), selu 3/4, linear and sigmoid 1.
 
-    >>> calculate_gain("tanh")
+    >>> nn.init.calculate_gain("tanh")
     1.6666666666666667
     """
     if nonlinearity in _LINEAR:
@@ -52,7 +52,7 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Values from the uniform distribution U(a, b).
 
-    >>> nn.init.uniform_(md.empty(3, 5), -1, 1)
+    >>> weight = nn.init.uniform_(md.empty(3, 5), -1, 1)
     """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
@@ -63,7 +63,7 @@ def normal_(
 ) -> Tensor:
     """Values from the normal distribution N(mean, std^2).
 
-    >>> nn.init.normal_(md.empty(3, 5), std=0.02)
+    >>> weight = nn.init.normal_(md.empty(3, 5), std=0.02)
     """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
@@ -80,7 +80,7 @@ def trunc_normal_(
     """Values from N(mean, std^2) within [a, b]: x = mean + std * Phi^-1(u), u uniform between
     Phi((a - mean) / std) and Phi((b - mean) / std).
 
-    >>> nn.init.trunc_normal_(md.empty(3, 5), std=0.02)
+    >>> weight = nn.init.trunc_normal_(md.empty(3, 5), std=0.02)
     """
     from scipy.special import ndtr, ndtri  # costs 30 ms: paid by those who use it
 
@@ -93,7 +93,8 @@ def trunc_normal_(
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Every value is ``val``.
 
-    >>> nn.init.constant_(md.empty(3), 0.3)
+    >>> nn.init.constant_(md.empty(3), 0.25)
+    tensor([0.2500, 0.2500, 0.2500])
     """
     with no_grad():
         tensor.fill_(val)
@@ -104,6 +105,7 @@ def ones_(tensor: Tensor) -> Tensor:
     """Every value is 1.
 
     >>> nn.init.ones_(md.empty(3))
+    tensor([1., 1., 1.])
     """
     return constant_(tensor, 1.0)
 
@@ -112,6 +114,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     """Every value is 0.
 
     >>> nn.init.zeros_(md.empty(3))
+    tensor([0., 0., 0.])
     """
     return constant_(tensor, 0.0)
 
@@ -119,7 +122,9 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """1 on the diagonal of a matrix, 0 elsewhere.
 
-    >>> nn.init.eye_(md.empty(3, 5))
+    >>> nn.init.eye_(md.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
     """
     if tensor.ndim != 2:
         raise ValueError(f"eye_ fills a matrix; the tensor has shape {tuple(tensor.shape)}")
@@ -143,7 +148,7 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
-    >>> nn.init.xavier_uniform_(md.empty(3, 5), gain=nn.init.calculate_gain("relu"))
+    >>> weight = nn.init.xavier_uniform_(md.empty(3, 5), gain=nn.init.calculate_gain("relu"))
     """
     bound = gain * math.sqrt(6.0 / max(1, sum(_calculate_fan_in_and_fan_out(tensor))))
     return uniform_(tensor, -bound, bound, generator)
@@ -152,7 +157,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """N(0, std^2) with std = gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
-    >>> nn.init.xavier_normal_(md.empty(3, 5))
+    >>> weight = nn.init.xavier_normal_(md.empty(3, 5))
     """
     std = gain * math.sqrt(2.0 / max(1, sum(_calculate_fan_in_and_fan_out(tensor))))
     return normal_(tensor, 0.0, std, generator)
@@ -175,7 +180,7 @@ def kaiming_uniform_(
 ) -> Tensor:
     """U(-b, b) with b = gain * sqrt(3 / fan) (He et al., 2015); ``a`` is leaky_relu's slope.
 
-    >>> nn.init.kaiming_uniform_(md.empty(3, 5), nonlinearity="relu")
+    >>> weight = nn.init.kaiming_uniform_(md.empty(3, 5), nonlinearity="relu")
     """
     if 0 in tensor.shape:
         return tensor
@@ -192,7 +197,7 @@ def kaiming_normal_(
 ) -> Tensor:
     """N(0, std^2) with std = gain / sqrt(fan) (He et al., 2015); ``a`` is leaky_relu's slope.
 
-    >>> nn.init.kaiming_normal_(md.empty(3, 5), mode="fan_out")
+    >>> weight = nn.init.kaiming_normal_(md.empty(3, 5), mode="fan_out")
     """
     if 0 in tensor.shape:
         return tensor
@@ -204,7 +209,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
     The Q of a QR decomposition of a normal matrix, signs fixed by R's diagonal.
 
-    >>> nn.init.orthogonal_(md.empty(3, 5))
+    >>> weight = nn.init.orthogonal_(md.empty(3, 5))
     """
     if tensor.ndim < 2:
         raise ValueError(

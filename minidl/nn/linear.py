@@ -17,6 +17,7 @@ from .parameter import Parameter
 class Identity(Module):
     """``y = x``; takes and ignores any arguments.
 
+    >>> x = md.ones(2)
     >>> nn.Identity()(x) is x
     True
     """

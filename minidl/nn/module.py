@@ -64,7 +64,10 @@ class Module(Attributes):
         """Call ``hook(module, args, output)`` after each forward; what it returns, unless None,
         replaces the output.
 
-        >>> handle = layer.register_forward_hook(lambda m, args, out: print(out.shape))
+        >>> layer = nn.ReLU()
+        >>> handle = layer.register_forward_hook(lambda module, args, output: output * 2)
+        >>> layer(md.tensor([-1.0, 2.0]))
+        tensor([0., 4.])
         """
         table = self._hook_tables().after
         return ForwardHooks.add(table, hook, prepend, with_kwargs, always_call)
@@ -75,7 +78,10 @@ class Module(Attributes):
         """Call ``hook(module, args)`` before each forward; what it returns, unless None, replaces
         the arguments.
 
-        >>> handle = layer.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
+        >>> layer = nn.ReLU()
+        >>> handle = layer.register_forward_pre_hook(lambda module, args: (-args[0],))
+        >>> layer(md.tensor([-1.0, 2.0]))
+        tensor([1., 0.])
         """
         return ForwardHooks.add(self._hook_tables().before, hook, prepend, with_kwargs)
 
@@ -191,7 +197,9 @@ class Module(Attributes):
     def apply(self: M, fn: Callable[[Module], Any]) -> M:
         """Call ``fn`` on every module below this one, then on this one.
 
-        >>> model.apply(lambda m: print(type(m).__name__))
+        >>> net = nn.Sequential(nn.ReLU()).apply(lambda module: print(type(module).__name__))
+        ReLU
+        Sequential
         """
         for child in self.children():
             child.apply(fn)
@@ -232,7 +240,8 @@ class Module(Attributes):
         ``to(tensor)``. Only floating-point tensors change their dtype. The parameters stay the
         same objects, so an optimizer keeps them.
 
-        >>> model.to(md.float64)
+        >>> nn.Linear(2, 3).to(md.float64).weight.dtype
+        minidl.float64
         """
         return convert(self, conversion(*args, **kwargs))
 
@@ -278,7 +287,8 @@ class Module(Attributes):
         Missing and unexpected names (unless ``strict=False``) and wrong shapes are listed in one
         error, and then nothing is loaded. A tied parameter may be given under any of its names.
 
-        >>> model.load_state_dict(other.state_dict())
+        >>> layer, other = nn.Linear(2, 3), nn.Linear(2, 3)
+        >>> layer.load_state_dict(other.state_dict())
         <All keys matched successfully>
         """
         return state.load_state_dict(self, state_dict, strict, assign)

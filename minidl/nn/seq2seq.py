@@ -116,7 +116,7 @@ class Transformer(Module):
         """A causal mask (sz, sz): 0 on and below the diagonal, -inf above.
 
         >>> nn.Transformer.generate_square_subsequent_mask(2)
-        tensor([[0., -inf],
-                [0., 0.]])
+        tensor([[  0., -inf],
+                [  0.,   0.]])
         """
         return ops.triu(ops.full((sz, sz), float("-inf"), device=device, dtype=dtype), 1)

@@ -22,6 +22,7 @@ class Adam(Optimizer):
     ``amsgrad`` divides by the largest v so far; ``decoupled_weight_decay`` shrinks p by
     lr * weight_decay instead of adding to g; ``maximize`` climbs.
 
+    >>> model = md.nn.Linear(2, 3)
     >>> optimizer = md.optim.Adam(model.parameters(), lr=1e-3)
     """
 
@@ -117,6 +118,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay: p *= 1 - lr * weight_decay, then Adam's step.
 
+    >>> model = md.nn.Linear(2, 3)
     >>> optimizer = md.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
     """
 

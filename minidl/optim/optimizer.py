@@ -18,7 +18,9 @@ class Optimizer:
 
     A subclass writes ``update(group, params)``: one step of the parameters that have gradients.
 
+    >>> model = md.nn.Linear(2, 3)
     >>> optimizer = md.optim.AdamW(model.parameters(), lr=1e-3)
+    >>> loss = model(md.ones(4, 2)).square().mean()
     >>> optimizer.zero_grad()
     >>> loss.backward()
     >>> optimizer.step()
@@ -106,7 +108,8 @@ class Optimizer:
         """``{"state": {number: {...}}, "param_groups": [...]}``; parameters are numbered in
         their order.
 
-        >>> md.save({"optimizer": optimizer.state_dict()}, path)
+        >>> list(md.optim.SGD([md.ones(2, requires_grad=True)]).state_dict())
+        ['state', 'param_groups']
         """
         numbers = {id(p): i for i, p in enumerate(self._all_params())}
         groups = [

@@ -17,6 +17,7 @@ class SGD(Optimizer):
 
     The first v is g; ``nesterov`` steps by g + momentum * v; ``maximize`` climbs.
 
+    >>> model = md.nn.Linear(2, 3)
     >>> optimizer = md.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     """
 

@@ -64,7 +64,10 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale the gradients by min(1, max_norm / (total_norm + 1e-6)), in place.
 
-    >>> nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, total_norm)
+    >>> model = nn.Linear(2, 1)
+    >>> model(md.ones(4, 2)).sum().backward()
+    >>> norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    >>> nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, norm)
     """
     scale = max_norm / (total_norm.item() + 1e-6)
     if scale >= 1:
@@ -84,8 +87,10 @@ def clip_grad_norm_(
     """Scale the gradients in place so that their norm, all taken as one vector, is at most
     ``max_norm``; returns the norm they had.
 
-    >>> loss.backward()
-    >>> nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    >>> model = nn.Linear(2, 1)
+    >>> model(md.ones(4, 2)).sum().backward()
+    >>> nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()  # sqrt(3 * 4^2)
+    6.928...
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     total = get_total_norm(_gradients(params), norm_type, error_if_nonfinite)
@@ -98,7 +103,11 @@ def clip_grad_value_(
 ) -> None:
     """Limit every element of the gradients to [-clip_value, clip_value], in place.
 
+    >>> model = nn.Linear(2, 1)
+    >>> model(md.ones(4, 2)).sum().backward()
     >>> nn.utils.clip_grad_value_(model.parameters(), 0.5)
+    >>> model.weight.grad
+    tensor([[0.5000, 0.5000]])
     """
     with no_grad():
         for grad in _gradients(parameters):

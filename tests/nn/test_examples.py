@@ -1,0 +1,25 @@
+"""The examples in the docstrings of nn and optim run and print what they say."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import minidl as md
+
+NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional}
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+MODULES = sorted(
+    found.name
+    for package in (md.nn, md.optim)
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    printed = []
+    for test in doctest.DocTestFinder().find(importlib.import_module(name), extraglobs=NAMES):
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=printed.append)
+    assert not printed, "".join(printed)
