@@ -141,7 +141,8 @@ def spoil(rng, values, dims, tensors):
     elif kind == 2:
         value = array(rng, shape(rng, dims), str(value.dtype))
     elif kind == 3:
-        with np.errstate(all="ignore"), contextlib.suppress(TypeError, ValueError):
+        with np.errstate(all="ignore"), contextlib.suppress(
+                TypeError, ValueError, OverflowError):
             value = value.astype(rng.choice(DTYPES))
     elif kind == 4 and value.size and value.dtype.kind in "iuf":
         value = value.copy()
