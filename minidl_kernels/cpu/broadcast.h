@@ -12,9 +12,7 @@
 enum {
     EW_MAX_NDIM = 64,
     EW_MAX_OPERANDS = 3,
-    EW_GRAIN = 32768,   /* elements to a piece of work */
-    EW_BLOCK = 1024,    /* elements computed in the L1 cache before they are streamed */
-    EW_STREAM = 8 << 20 /* outputs of more elements would only push others out of the caches */
+    EW_GRAIN = 32768 /* elements to a piece of work */
 };
 
 typedef struct Job Job;
@@ -34,8 +32,7 @@ struct Job {
     float *out;
     const void *operand[EW_MAX_OPERANDS];
     int operands;
-    int fixed;    /* bit j: operand j stays put along the last axis */
-    int streamed; /* whether a large output may bypass the caches: not when it is also read */
+    int fixed; /* bit j: operand j stays put along the last axis */
     int keep;
     float lo, hi;
     int ndim; /* after merging: at least 1 */
@@ -112,24 +109,10 @@ static void ew_broadcast(Job *job, int ndim, const ptrdiff_t *shape, int operand
     }
 }
 
-/* A row in blocks that are computed in the L1 cache and stored past the caches. */
-static void ew_streamed_row(const Job *job, float *out, const ptrdiff_t *start, ptrdiff_t n) {
-    float block[EW_BLOCK];
-    ptrdiff_t at[EW_MAX_OPERANDS];
-    for (ptrdiff_t done = 0; done < n; done += EW_BLOCK) {
-        const ptrdiff_t m = n - done < EW_BLOCK ? n - done : EW_BLOCK;
-        for (int j = 0; j < job->operands; j++)
-            at[j] = start[j] + (job->fixed >> j & 1 ? 0 : done);
-        job->row(job, block, at, m);
-        job->table->stream(out + done, block, m);
-    }
-}
-
 /* Output elements [begin, end) in C order: a task for threads.run. */
 static void ew_piece(void *ctx, ptrdiff_t begin, ptrdiff_t end) {
     const Job *job = (const Job *)ctx;
     const int last = job->ndim - 1;
-    const ew_row row = job->streamed && job->size > EW_STREAM ? ew_streamed_row : job->row;
     ptrdiff_t index[EW_MAX_NDIM], at[EW_MAX_OPERANDS] = {0}, rest = begin;
     for (int d = last; d >= 0; d--) {
         index[d] = d ? rest % job->shape[d] : rest;
@@ -139,7 +122,7 @@ static void ew_piece(void *ctx, ptrdiff_t begin, ptrdiff_t end) {
     while (begin < end) {
         ptrdiff_t n = job->shape[last] - index[last];
         n = n < end - begin ? n : end - begin;
-        row(job, job->out + begin, at, n);
+        job->row(job, job->out + begin, at, n);
         begin += n;
         index[last] += n;
         for (int j = 0; j < job->operands; j++) at[j] += n * job->stride[j][last];

@@ -37,7 +37,7 @@ cdef extern from "broadcast.h" nogil:
         EwKernel kernel
         float *out
         const void *operand[3]
-        int streamed, keep, ndim
+        int keep, ndim
         float lo, hi
         Py_ssize_t size
     ctypedef struct SumJob:
@@ -54,7 +54,7 @@ cdef extern from "broadcast.h" nogil:
     void ew_sum_piece(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept
 
 
-cdef int execute(Job *job, ew_row row, cnp.ndarray out, bint streamed=*) except -1
+cdef int execute(Job *job, ew_row row, cnp.ndarray out) except -1
 cdef double number(object x, str kernel) except? -1.0
 cdef cnp.ndarray sum_to_shape(cnp.ndarray g, int ndim, const cnp.npy_intp *shape)
 

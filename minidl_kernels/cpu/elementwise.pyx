@@ -44,12 +44,11 @@ cdef extern from "Python.h":
 cdef const ElementwiseTable *K = ew_pick()
 
 
-cdef int execute(Job *job, ew_row row, cnp.ndarray out, bint streamed=True) except -1:
-    """Run a job whose operands are set; streamed unless the kernel also reads its output."""
+cdef int execute(Job *job, ew_row row, cnp.ndarray out) except -1:
+    """Run a job whose operands are set."""
     job.table = K
     job.row = row
     job.out = ptr(out)
-    job.streamed = streamed
     return run(<Task>ew_piece, job, job.size, EW_GRAIN)
 
 
@@ -105,10 +104,10 @@ cdef cnp.ndarray compute(Operands *o, ew_row row):
 
 
 cdef int accumulate(Operands *o, ew_row row, cnp.ndarray out, str kernel) except -1:
-    """The same into `out`, which the row kernel also reads."""
+    """The same into an array that is there and has that shape."""
     expect(o, out, kernel)
     ew_broadcast(&o.job, o.ndim, o.shape, o.count, o.ndims, o.shapes)
-    return execute(&o.job, row, out, streamed=False)
+    return execute(&o.job, row, out)
 
 
 cdef int expect(const Operands *o, cnp.ndarray g, str kernel) except -1:

@@ -2,10 +2,6 @@
 #include "elementwise.h"
 #include "../../scalar.h"
 
-#if defined(__SSE2__) || defined(_M_X64)
-#include <emmintrin.h>
-#endif
-
 #if defined(_MSC_VER) && !defined(__clang__)
 #define RESTRICT __restrict
 #else
@@ -168,21 +164,6 @@ static void accumulate(float *RESTRICT dst, const float *RESTRICT src, idx n, in
 
 static void fill(float *RESTRICT dst, idx n, float value) { LOOP dst[i] = value; }
 
-static void stream(float *RESTRICT dst, const float *RESTRICT src, idx n) {
-    idx i = 0;
-#if defined(__SSE2__) || defined(_M_X64)
-    for (; i < n && ((uintptr_t)(dst + i) & 15); i++) dst[i] = src[i];
-    for (; i + 16 <= n; i += 16) {
-        _mm_stream_ps(dst + i, _mm_loadu_ps(src + i));
-        _mm_stream_ps(dst + i + 4, _mm_loadu_ps(src + i + 4));
-        _mm_stream_ps(dst + i + 8, _mm_loadu_ps(src + i + 8));
-        _mm_stream_ps(dst + i + 12, _mm_loadu_ps(src + i + 12));
-    }
-    _mm_sfence();
-#endif
-    for (; i < n; i++) dst[i] = src[i];
-}
-
 /* ---- sums: float partials of short runs, added up in double ---- */
 
 enum { LANES = 32, RUN = 64, WIDTH = 256 };
@@ -242,4 +223,4 @@ static const EwBinary binary[] = {
 
 const ElementwiseTable MINIDL_CAT(minidl_elementwise, ISA_SUFFIX) = {
     unary, binary, where_forward, mask, lerp_forward, clamp_forward, clamp_grad,
-    accumulate, fill, stream, sum_row, sum_cols};
+    accumulate, fill, sum_row, sum_cols};

@@ -41,7 +41,6 @@ typedef struct {
     void (*clamp_grad)(float *dx, const float *g, const float *x, ptrdiff_t n, float lo, float hi);
     void (*accumulate)(float *dst, const float *src, ptrdiff_t n, int fixed); /* dst += src */
     void (*fill)(float *dst, ptrdiff_t n, float value);
-    void (*stream)(float *dst, const float *src, ptrdiff_t n); /* copy past the caches */
     void (*sum_row)(float *out, const float *x, ptrdiff_t n);      /* out[0] = sum of x[:n] */
     void (*sum_cols)(float *out, const float *x, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t pitch);
 } ElementwiseTable;
