@@ -188,18 +188,18 @@ cdef tuple norm_grad(Task task, g, x, weight, mean, rstd, bint need_x, bint need
     if need_x:
         dx = empty_like(a)
         job.dx = ptr(dx)
-    if need_w and weight is not None:
+    need_w = need_w and weight is not None
+    if need_w or need_b:
+        # One pass makes both sums; what is not asked for costs an add, and is dropped.
         dw = empty(2, dims)
         job.dweight = ptr(dw)
-    if need_b:
-        db = empty(2, dims)
-        job.dbias = ptr(db)
+        if mean is not None:
+            db = empty(2, dims)
+            job.dbias = ptr(db)
     job.g, job.x, job.weight, job.rstd, job.N, job.C = ptr(ga), ptr(a), ptr(w), ptr(r), N, C
     run(task, &job, chunks, 1)
-    if dw is not None:
-        dw = folded(dw, chunks, C).reshape((<object>weight).shape)
-    if db is not None:
-        db = folded(db, chunks, C)
+    dw = folded(dw, chunks, C).reshape((<object>weight).shape) if need_w else None
+    db = folded(db, chunks, C) if need_b else None
     return dx, dw, db
 
 

@@ -94,23 +94,40 @@ static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
         (second) = ROW_FOLD(s_, ROW_PLUS);                                                         \
     } while (0)
 
-/* Mean and summed squared deviation of a row that memory delivers once: each block is measured
-   around its own mean while it is in the first cache, and blocks are merged by Chan's formula. */
+/* d1, d2 = sum of (x - near), sum of (x - near)^2 */
+S_FN void deviations(const float *restrict x, ptrdiff_t n, float near, double *d1, double *d2)
+{
+    float first, second;
+#define FIRST(i) (x[i] - near)
+#define SECOND(i) ((x[i] - near) * (x[i] - near))
+    REDUCE2(first, second, n, FIRST, SECOND);
+#undef FIRST
+#undef SECOND
+    *d1 = first;
+    *d2 = second;
+}
+
+/* Mean and summed squared deviation of a row that is read once. A block is measured around the mean
+   of its first elements; only when that turns out to be more than one standard deviation off (the
+   squares would cancel) it is measured again, around its mean, while it is in the first cache.
+   Blocks are merged by Chan's formula. */
 static inline void moments(const float *x, ptrdiff_t n, double *mean, double *deviation)
 {
     double m = 0, s = 0;
     for (ptrdiff_t done = 0; done < n; done += ROW_BLOCK) {
-        const float *restrict p = x + done;
-        const ptrdiff_t b = ROW_MIN(n - done, ROW_BLOCK);
+        const float *p = x + done;
+        const ptrdiff_t b = ROW_MIN(n - done, ROW_BLOCK), few = ROW_MIN(b, ROW_LANES);
         const double share = 1.0 / (double)b;
-        const float near = (float)(row_sum(p, b) * share);
-        float d1, d2;
-#define FIRST(i) (p[i] - near)
-#define SECOND(i) ((p[i] - near) * (p[i] - near))
-        REDUCE2(d1, d2, b, FIRST, SECOND);
-#undef FIRST
-#undef SECOND
-        const double off = d1 * share, squares = d2 - d1 * off, step = near + off - m;
+        float near = (float)(row_sum(p, few) * (few == ROW_LANES ? 1.0 / ROW_LANES : share));
+        double d1, d2, off;
+        deviations(p, b, near, &d1, &d2);
+        off = d1 * share;
+        if (!(2 * d1 * off <= d2)) {
+            near = (float)(row_sum(p, b) * share);
+            deviations(p, b, near, &d1, &d2);
+            off = d1 * share;
+        }
+        const double squares = d2 - d1 * off, step = near + off - m;
         if (done == 0) {
             m = near + off;
             s = squares;
@@ -153,71 +170,86 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 
 /* With xhat = (x - mean) rstd and h = g weight:
    dx = rstd (h - sum(h) / C - xhat sum(h xhat) / C), dweight = sum(g xhat), dbias = sum(g).
-   centred == 0 is RMSNorm: mean is 0 and the first sum falls away. */
-S_FN void norm_grad_x(const NormGradJob *job, ptrdiff_t first, ptrdiff_t stop, int centred)
+   centred == 0 is RMSNorm: mean is 0, and the first sum and dbias fall away. */
+
+/* sum(h) and sum(h (x - mean)) of one row */
+S_FN void grad_sums(const NormGradJob *job, ptrdiff_t r, int centred, float *sum, float *dot)
 {
     const ptrdiff_t C = job->C;
     const float *restrict w = job->weight;
-    float a[GROUP], b[GROUP];
-    for (ptrdiff_t r = first; r < stop; r++) {
-        const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
-        const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
-        double sum = 0, dot = 0;
-        for (ptrdiff_t done = 0; done < C; done += ROW_BLOCK) {
-            const ptrdiff_t m = ROW_MIN(C - done, ROW_BLOCK);
-            float s, t;
-#define FIRST(i) (g[done + i] * w[done + i])
-#define SECOND(i) (g[done + i] * w[done + i] * (x[done + i] - mean))
-            REDUCE2(s, t, m, FIRST, SECOND);
+    const float mean = centred ? job->mean[r] : 0;
+    double s = 0, t = 0;
+    for (ptrdiff_t done = 0; done < C; done += ROW_BLOCK) {
+        const ptrdiff_t m = ROW_MIN(C - done, ROW_BLOCK);
+        const float *restrict g = job->g + r * C + done, *restrict x = job->x + r * C + done;
+        float first, second;
+#define FIRST(i) (g[i] * w[done + i])
+#define SECOND(i) (g[i] * w[done + i] * (x[i] - mean))
+        REDUCE2(first, second, m, FIRST, SECOND);
 #undef FIRST
 #undef SECOND
-            sum += s;
-            dot += t;
-        }
-        a[r - first] = centred ? (float)(sum / (double)C) : 0;
-        b[r - first] = (float)(dot / (double)C * rstd * rstd);
+        s += first;
+        t += second;
     }
-    for (ptrdiff_t r = first; r < stop; r++) {
-        const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
-        const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
-        const float ar = a[r - first], br = b[r - first];
-        float *restrict dx = job->dx + r * C;
-        for (ptrdiff_t i = 0; i < C; i++)
-            dx[i] = (g[i] * w[i] - ar - (x[i] - mean) * br) * rstd;
-    }
+    *sum = (float)s;
+    *dot = (float)t;
 }
 
-/* dweight and dbias of a full group of rows: the sums are loaded and stored once for all. */
-S_FN void norm_grad_sums4(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
-                          float *restrict dbias, int centred)
+/* The same for GROUP rows in one pass over them, which also adds to dweight and dbias: they are
+   loaded and stored once for the group. */
+S_FN void grad_sums_group(const NormGradJob *job, ptrdiff_t r, int centred, float *sum, float *dot,
+                          float *restrict dweight, float *restrict dbias)
 {
     const ptrdiff_t C = job->C;
+    const float *restrict w = job->weight, *rs = job->rstd + r;
     const float *restrict g0 = job->g + r * C, *restrict g1 = g0 + C, *restrict g2 = g1 + C,
                 *restrict g3 = g2 + C;
     const float *restrict x0 = job->x + r * C, *restrict x1 = x0 + C, *restrict x2 = x1 + C,
                 *restrict x3 = x2 + C;
-    const float *rs = job->rstd + r;
     const float r0 = rs[0], r1 = rs[1], r2 = rs[2], r3 = rs[3];
     const float m0 = centred ? job->mean[r] : 0, m1 = centred ? job->mean[r + 1] : 0;
     const float m2 = centred ? job->mean[r + 2] : 0, m3 = centred ? job->mean[r + 3] : 0;
-    if (dweight)
-        for (ptrdiff_t i = 0; i < C; i++)
-            dweight[i] += (g0[i] * ((x0[i] - m0) * r0) + g1[i] * ((x1[i] - m1) * r1)) +
-                          (g2[i] * ((x2[i] - m2) * r2) + g3[i] * ((x3[i] - m3) * r3));
-    if (dbias)
-        for (ptrdiff_t i = 0; i < C; i++) dbias[i] += (g0[i] + g1[i]) + (g2[i] + g3[i]);
+    float s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
+#pragma omp simd reduction(+ : s0, s1, s2, s3, t0, t1, t2, t3)
+    for (ptrdiff_t i = 0; i < C; i++) {
+        const float d0 = x0[i] - m0, d1 = x1[i] - m1, d2 = x2[i] - m2, d3 = x3[i] - m3;
+        const float p0 = g0[i] * d0, p1 = g1[i] * d1, p2 = g2[i] * d2, p3 = g3[i] * d3;
+        dweight[i] += (p0 * r0 + p1 * r1) + (p2 * r2 + p3 * r3);
+        if (centred) {
+            dbias[i] += (g0[i] + g1[i]) + (g2[i] + g3[i]);
+            s0 += g0[i] * w[i];
+            s1 += g1[i] * w[i];
+            s2 += g2[i] * w[i];
+            s3 += g3[i] * w[i];
+        }
+        t0 += p0 * w[i];
+        t1 += p1 * w[i];
+        t2 += p2 * w[i];
+        t3 += p3 * w[i];
+    }
+    sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
+    dot[0] = t0, dot[1] = t1, dot[2] = t2, dot[3] = t3;
 }
 
-S_FN void norm_grad_sums(const NormGradJob *job, ptrdiff_t r, float *restrict dweight,
-                         float *restrict dbias, int centred)
+S_FN void grad_params(const NormGradJob *job, ptrdiff_t r, int centred, float *restrict dweight,
+                      float *restrict dbias)
 {
     const ptrdiff_t C = job->C;
     const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
     const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
-    if (dweight)
-        for (ptrdiff_t i = 0; i < C; i++) dweight[i] += g[i] * ((x[i] - mean) * rstd);
-    if (dbias)
-        for (ptrdiff_t i = 0; i < C; i++) dbias[i] += g[i];
+    for (ptrdiff_t i = 0; i < C; i++) dweight[i] += g[i] * ((x[i] - mean) * rstd);
+    for (ptrdiff_t i = 0; centred && i < C; i++) dbias[i] += g[i];
+}
+
+S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, float dot)
+{
+    const ptrdiff_t C = job->C;
+    const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
+    const float *restrict w = job->weight;
+    const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
+    const float a = centred ? sum / (float)C : 0, b = dot / (float)C * rstd * rstd;
+    float *restrict dx = job->dx + r * C;
+    for (ptrdiff_t i = 0; i < C; i++) dx[i] = (g[i] * w[i] - a - (x[i] - mean) * b) * rstd;
 }
 
 S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
@@ -229,15 +261,24 @@ S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int 
         const ptrdiff_t stop = ROW_MIN(job->N, (c + 1) * job->chunk);
         if (dweight) memset(dweight, 0, (size_t)C * sizeof(float));
         if (dbias) memset(dbias, 0, (size_t)C * sizeof(float));
-        for (ptrdiff_t r = c * job->chunk; r < stop; r += GROUP) {
-            const ptrdiff_t last = ROW_MIN(stop, r + GROUP);
-            for (ptrdiff_t k = r; job->dx && k < last; k += group)
-                norm_grad_x(job, k, ROW_MIN(last, k + group), centred);
-            if (last - r == GROUP)
-                norm_grad_sums4(job, r, dweight, dbias, centred);
+        for (ptrdiff_t first = c * job->chunk; first < stop; first += group) {
+            const ptrdiff_t rows = ROW_MIN(group, stop - first);
+            float sum[GROUP], dot[GROUP];
+            if (dweight && rows == GROUP)
+                grad_sums_group(job, first, centred, sum, dot, dweight, dbias);
             else
-                for (ptrdiff_t k = r; k < last; k++)
-                    norm_grad_sums(job, k, dweight, dbias, centred);
+                for (ptrdiff_t r = 0; r < rows; r++) {
+                    if (job->dx) grad_sums(job, first + r, centred, &sum[r], &dot[r]);
+                    if (dweight) grad_params(job, first + r, centred, dweight, dbias);
+                }
+            for (ptrdiff_t r = 0; job->dx && r < rows; r++) {
+                const ptrdiff_t next = (first + r + group) * C;
+                if (first + r + group < stop) {
+                    ROW_PREFETCH(job->g + next, C);
+                    ROW_PREFETCH(job->x + next, C);
+                }
+                grad_x(job, first + r, centred, sum[r], dot[r]);
+            }
         }
     }
 }

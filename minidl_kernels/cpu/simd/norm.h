@@ -23,7 +23,8 @@ typedef struct {
 
 typedef struct {
     float *dx;                 /* OUT [N, C] or NULL */
-    float *dweight, *dbias;    /* OUT [chunks, C]: one row of sums per chunk of rows, or NULL */
+    float *dweight, *dbias;    /* OUT [chunks, C]: one row of sums per chunk of rows; both or none,
+                                  no dbias in rms_norm_grad */
     const float *g, *x;        /* IN  [N, C] */
     const float *weight;       /* IN  [C] */
     const float *mean, *rstd;  /* IN  [N]; mean is not read by rms_norm_grad */
