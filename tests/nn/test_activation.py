@@ -67,7 +67,7 @@ def test_with_arguments(name, args):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_values_and_gradients_at_the_edges(name):
-    check_module(name, (), {}, [torch.tensor(EDGES)], dtypes=ROUGH.get(name, ("float64",)))
+    check_module(name, (), {}, [torch.tensor(EDGES)], dtypes=ROUGH.get(name, ("float32", "float64")))
 
 
 @pytest.mark.parametrize("name", PLAIN)

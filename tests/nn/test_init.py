@@ -76,6 +76,11 @@ def test_orthogonal(shape):
     np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-5)
 
 
+def test_orthogonal_has_no_favourite_sign():
+    corners = [values(init.orthogonal_(md.zeros(2, 2)))[0, 0] for _ in range(40)]
+    assert min(corners) < 0 < max(corners)
+
+
 def test_the_generator_decides():
     def draw(fill, seed):
         return values(fill(md.zeros(4, 6), generator=md.Generator().manual_seed(seed)))

@@ -131,6 +131,17 @@ def test_ignored_rows_with_infinite_scores_do_not_spread_nan():
     assert_same(mine.grad, x.grad)
 
 
+@pytest.mark.parametrize("name", ["nll_loss", "cross_entropy"])
+def test_ignored_rows_of_weighted_losses_do_not_spread_nan(name):
+    x = torch.tensor([[float("-inf"), 0.0], [-1.0, -2.0]], dtype=torch.float64)
+    target, weight = torch.tensor([-100, 0]), torch.tensor([0.5, 2.0], dtype=torch.float64)
+    check_call(
+        lambda a: getattr(md.nn.functional, name)(a, ours(target), ours(weight)),
+        lambda a: getattr(torch.nn.functional, name)(a, target, weight),
+        inputs_like([x], torch.float64),
+    )
+
+
 def test_bce_at_zero_and_one():
     x = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.5], dtype=torch.float64)
     t = torch.tensor([0.0, 1.0, 1.0, 0.0, 0.5], dtype=torch.float64)
