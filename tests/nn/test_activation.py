@@ -48,6 +48,7 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 6.0, 0.5, -0.5, 25.0, -25.0, 90.0, -90
 INFINITE = [float("inf"), float("-inf"), float("nan")]
 
 
+BOTH = ("float32", "float64")
 # PyTorch's float64 hardsigmoid multiplies by 1/6 in float32.
 ROUGH = {"Hardsigmoid": ("float32",)}
 
@@ -56,7 +57,7 @@ ROUGH = {"Hardsigmoid": ("float32",)}
 def test_plain(name):
     torch.manual_seed(1)
     for x in (torch.randn(5, 6) * 3, torch.randn(()), torch.randn(0, 3), torch.randn(6, 4).t()):
-        check_module(name, (), {}, [x], dtypes=ROUGH.get(name, ("float32", "float64")))
+        check_module(name, (), {}, [x], dtypes=ROUGH.get(name, BOTH))
 
 
 @pytest.mark.parametrize("name, args", WITH_ARGUMENTS, ids=str)
@@ -67,7 +68,7 @@ def test_with_arguments(name, args):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_values_and_gradients_at_the_edges(name):
-    check_module(name, (), {}, [torch.tensor(EDGES)], dtypes=ROUGH.get(name, ("float32", "float64")))
+    check_module(name, (), {}, [torch.tensor(EDGES)], dtypes=ROUGH.get(name, BOTH))
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -20,7 +20,7 @@ F = md.nn.functional
 OPS = {}
 for info in op_db:
     name = info.name.removeprefix("nn.functional.")
-    if info.name != name and hasattr(F, name):
+    if info.name != name and hasattr(F, name) and info.variant_test_name != "complex":
         OPS[f"{name} {info.variant_test_name}".strip()] = info
 REFUSED = {  # what samples minidl refuses, by the sentence it refuses them with
     "embedding": "max_norm|sparse|scale_grad_by_freq",
