@@ -242,6 +242,8 @@ cdef int process(Node node, list ready, dict hooked, Capture capture, bint retai
         if parent is None:
             continue
         g = (<tuple>grads)[i] if i < n else None
+        if g is not None and not cnp.PyArray_Check(g) and isinstance(g, np.generic):
+            g = np.asarray(g)           # NumPy makes scalars of 0-d results
         if isinstance(parent, Node):
             up = <Node>parent
             if g is not None:

@@ -73,16 +73,25 @@ _AUGMENTED = {"add": e._add, "sub": e._sub, "mul": e.mul, "truediv": e._div, "po
 
 
 def _reflected(fn):
+    return lambda self, other: fn(other, self)
+
+
+def _commuted(fn):
+    """The reflected form of an operator whose operands can change places."""
     def method(self, other):
-        return fn(other, self) if isinstance(self, Tensor) else NotImplemented
+        if not isinstance(self, Tensor):
+            raise TypeError(f"{fn.__name__}: expected a tensor, got {type(self).__name__}")
+        return fn(self, other)
 
     return method
 
 
 for _name, _fn in (_METHODS | _OPERATORS).items():
     setattr(TensorMethods, _name, _fn)
-for _name in ("pow", "floordiv", "mod", "and", "or", "xor"):
+for _name in ("pow", "floordiv", "mod"):
     setattr(TensorMethods, f"__r{_name}__", _reflected(_OPERATORS[f"__{_name}__"]))
+for _name in ("and", "or", "xor"):
+    setattr(TensorMethods, f"__r{_name}__", _commuted(_OPERATORS[f"__{_name}__"]))
 for _fn in _INPLACE:
     setattr(TensorMethods, _fn.__name__ + "_", _inplace(_fn))
 for _name, _fn in _AUGMENTED.items():

@@ -266,10 +266,11 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 def shared(be, g, x, y, dims, keepdim):
     """The gradient of an extreme, shared evenly over the elements that reach it."""
     ndim = x.ndim
-    hit = x == spread(y, dims, ndim, keepdim)
+    hit = np.asarray(x == spread(y, dims, ndim, keepdim))
     count = hit.sum(dims or None, keepdims=True).astype(x.dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return be.mul(hit.astype(x.dtype), spread(g, dims, ndim, keepdim) / count)
+        each = np.asarray(spread(g, dims, ndim, keepdim) / count)
+    return be.mul(be.cast(hit, x.dtype), each)
 
 
 @op(method=False, name="norm")

@@ -100,6 +100,7 @@ SAMPLES = {
                               0.0, True, 0.5, False, 0, 0),
                    lambda r: (real(r, 1, 2, 3, 4), real(r, 1, 2, 3, 4), real(r, 1, 2, 3, 4),
                               real(r, 3, 3), 0.0, False, None, False, 0, 0)],
+    "one_hot": [lambda r: (ids(r, 4, 2, 3), 5)],
     "rotary": [lambda r: (real(r, 2, 3, 4), md.from_numpy(r.uniform(size=(3, 2))),
                           md.from_numpy(r.uniform(size=(3, 2))))],
     "cross_entropy": [lambda r: (real(r, 3, 4), ids(r, 4, 3)),

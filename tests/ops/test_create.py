@@ -93,7 +93,7 @@ def test_sizes_come_in_every_form(make):
     (lambda: md.zeros(2, dtype=md.int64, requires_grad=True), RuntimeError,
      "only floating-point tensors can require gradients"),
     (lambda: md.nn.functional.one_hot(md.tensor([3]), 2), ValueError,
-     "class ids must be from 0 to 1, got 3 to 3"),
+     "class ids go from 3 to 3, expected 0 to 1"),
 ])
 def test_messages(call, kind, message):
     with pytest.raises(kind, match=message):

@@ -85,9 +85,9 @@ def convert(x, leaves=None):
 
 
 def copied(x):
-    """A torch argument whose tensors are leaves of their own (in-place calls change them)."""
+    """A torch argument whose tensors are leaves of their own, with the strides they had."""
     if isinstance(x, torch.Tensor):
-        return x.detach().clone().requires_grad_(x.requires_grad)
+        return torch.from_numpy(strided_copy(x)).requires_grad_(x.requires_grad)
     if isinstance(x, torch.Size):
         return x
     if isinstance(x, (tuple, list)):
@@ -122,14 +122,20 @@ def compare(name, ours, theirs, values=True):
         if "torch." + a.dtype.name != str(b.dtype):
             return f"dtype {a.dtype} instead of {b.dtype}"
         if values and not ((name in TIES and i == 1) or name == "argsort"):
-            wrong = differs(a.detach().numpy(), b.detach().resolve_conj().numpy())
+            wrong = differs(plain(a.detach()), plain(b.detach().resolve_conj()))
             if wrong:
                 return wrong
     return None
 
 
-def differs(a, b):
+def plain(x):
+    """The values as NumPy knows them: bfloat16 widened to float32."""
+    return (x.float() if "bfloat16" in str(x.dtype) else x).numpy()
+
+
+def differs(a, b, slack=1):
     rtol, atol = TOLERANCE.get(a.dtype.name, (0, 0))
+    rtol, atol = rtol * slack, atol * slack
     with np.errstate(all="ignore"):
         same = (a == b) | ((a != a) & (b != b)) if a.dtype.kind != "f" else np.isclose(
             a, b, rtol, atol * max(1.0, scale(b)), equal_nan=True)
@@ -140,9 +146,9 @@ def differs(a, b):
 
 
 def scale(b):
-    """The size that rounding errors of sums are measured by."""
+    """The size that rounding errors of sums are measured by: nine in ten values are smaller."""
     finite = np.abs(b[np.isfinite(b)])
-    return float(min(np.median(finite), 1e6)) if finite.size else 1.0
+    return float(min(np.quantile(finite, 0.9), 1e6)) if finite.size else 1.0
 
 
 def grads_differ(ours, theirs, leaves):
@@ -161,7 +167,8 @@ def grads_differ(ours, theirs, leaves):
     except (RuntimeError, NotImplementedError):
         return None  # torch has no such gradient itself
     got = md.autograd.grad([a for a, _ in pairs], [t for _, t in leaves],
-                           [md.from_numpy(s.numpy().copy()) for s in seeds], allow_unused=True)
+                           [md.from_numpy(plain(s).copy()).to(a.dtype)
+                            for (a, _), s in zip(pairs, seeds, strict=True)], allow_unused=True)
     for i, (g, w) in enumerate(zip(got, wanted, strict=True)):
         shape = leaves[i][0].shape
         a = np.zeros(shape) if g is None else g.numpy()
@@ -170,7 +177,9 @@ def grads_differ(ours, theirs, leaves):
             return f"gradient {i} has shape {a.shape} instead of {b.shape}"
         if g is not None and w is not None and a.dtype != b.dtype:
             return f"gradient {i} is {a.dtype} instead of {b.dtype}"
-        wrong = differs(a, b)
+        # torch's own gradient at NaN depends on which of its loops meets the element
+        known = ~np.isnan(leaves[i][0].detach().numpy())
+        wrong = differs(a[known], b[known], slack=4)
         if wrong:
             return f"gradient {i}: {wrong}"
     return None
@@ -224,6 +233,12 @@ def forms(op):
             yield f"alias {alias.name}", function_of(alias.name), op.op
 
 
+def refuse_warnings():
+    """Warnings that leak from NumPy fail; those addressed to the user pass."""
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", UserWarning)
+
+
 def attempt(op, label, ours, theirs, sample, grads, tally):
     """Run one sample through both; returns a description of what went wrong, or None."""
     leaves = []
@@ -246,23 +261,27 @@ def attempt(op, label, ours, theirs, sample, grads, tally):
             warnings.simplefilter("ignore")
             expected = theirs(*args, **kwargs)
     except Exception:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        return None  # torch itself refuses the sample in this form
+    certain = op.name not in UNCERTAIN and not kwargs.get("dropout_p")
+    got = wrong = None
+    with warnings.catch_warnings():
+        refuse_warnings()
+        try:
             got = ours(*our_args, **our_kwargs)
-            certain = op.name not in UNCERTAIN and not kwargs.get("dropout_p")
-            wrong = compare(op.name, got, expected, certain)
+        except (NotImplementedError, TypeError) as error:
+            if str(error):
+                tally["declined"] += 1
+                tally[f"declined: {type(error).__name__}: {error}"] += 1
+                return None
+            wrong = f"{type(error).__name__} without a sentence"
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {error}"
+        try:  # what was accepted must also have its gradient
+            wrong = wrong or compare(op.name, got, expected, certain)
             if wrong is None and grads and op.supports_autograd and certain:
                 wrong = grads_differ(got, expected, leaves)
-    except (NotImplementedError, TypeError) as error:
-        if isinstance(error, (md.errors.MinidlError, TypeError)) and str(error):
-            tally["declined"] += 1
-            tally[f"declined: {type(error).__name__}: {error}"] += 1
-            return None
-        wrong = f"{type(error).__name__} without a sentence"
-    except Exception as error:
-        wrong = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            wrong = f"gradient: {type(error).__name__}: {error}"
     if wrong is None:
         tally["equal"] += 1
         return None
@@ -352,7 +371,7 @@ def run_errors(op, tally=None):
             continue
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")
+                refuse_warnings()
                 ours(*args, **kwargs)
         except ERRORS as error:
             if str(error):
