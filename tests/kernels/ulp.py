@@ -1,8 +1,8 @@
 """How far the float32 kernels are from the truth, over all 2^32 floats or a sample of them.
 
-    python -m tests.kernels.ulp                 every function, every float: minutes for each
-    python -m tests.kernels.ulp exp tanh        these two
-    python -m tests.kernels.ulp --step 1009     every 1009th float: some seconds
+    python tests/kernels/ulp.py                 every function, every float: minutes for each
+    python tests/kernels/ulp.py exp tanh        these two
+    python tests/kernels/ulp.py --step 1009     every 1009th float: some seconds
 
 The truth is the same function in float64. An error is counted in ulps, the spacing of float32 at
 the true value (that of subnormals below 2^-126), and for |x| <= 8 also absolutely. The command
