@@ -22,6 +22,8 @@ if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
     def as_view(x, shape):
         """x seen as `shape`, or None when only a copy can have it."""
         try:
+            if x.flags.c_contiguous:
+                return x.reshape(shape)
             return x.reshape(shape, copy=False)
         except (TypeError, ValueError):
             return None

@@ -50,6 +50,8 @@ def hardtanh(
         return _inplace(hardtanh, input, min_val, max_val)
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val ({min_val}) must not exceed max_val ({max_val})")
+    if not input.dtype.is_floating_point:
+        min_val, max_val = int(min_val), int(max_val)  # integers stay integers
     below = ops.where(input <= min_val, min_val, input)
     return ops.where(input >= max_val, max_val, below)
 

@@ -234,7 +234,7 @@ def margin_ranking_loss(
             "margin_ranking_loss: the inputs and the target must have the same number of axes, got "
             f"{tuple(input1.shape)}, {tuple(input2.shape)} and {tuple(target.shape)}"
         )
-    loss = (-target * (input1 - input2) + margin).clamp(min=0)
+    loss = (-target * (input1 - input2) + float(margin)).clamp(min=0)
     return reduce_loss("margin_ranking_loss", loss, reduction)
 
 
