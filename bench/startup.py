@@ -17,16 +17,16 @@ from pathlib import Path
 
 MEASURE = """
 import time
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 {code}
-seconds = time.perf_counter() - start
+seconds, busy = time.perf_counter() - start, time.process_time() - busy
 try:
     import resource
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 except ImportError:
     kilobytes = 0
 import json, sys
-print(json.dumps([seconds, kilobytes / (1 << 20 if sys.platform == "darwin" else 1 << 10)]))
+print(json.dumps([seconds, busy, kilobytes / (1 << 20 if sys.platform == "darwin" else 1 << 10)]))
 """
 PROGRAMS = {
     "import numpy": "import numpy",
@@ -37,11 +37,13 @@ BARS = {"import minidl": 100, "import minidl, first matmul": 200}
 
 
 def measure(code, folder):
-    """(milliseconds, MB of resident memory at the peak) of a program in a fresh interpreter."""
-    done = subprocess.run([sys.executable, "-c", MEASURE.format(code=code)], cwd=folder, check=True,
-                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    seconds, megabytes = json.loads(done.stdout)
-    return 1000 * seconds, megabytes
+    """(milliseconds, those of them on a CPU, MB at the peak) of a program in a fresh process."""
+    env = dict(os.environ)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)        # an installation is not compiled at each start
+    done = subprocess.run([sys.executable, "-c", MEASURE.format(code=code)], cwd=folder, env=env,
+                          check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    seconds, busy, megabytes = json.loads(done.stdout)
+    return 1000 * seconds, 1000 * busy, megabytes
 
 
 def installed_bytes():
@@ -55,23 +57,21 @@ def installed_bytes():
 
 
 def main(runs=15):
-    times = {name: [] for name in PROGRAMS}
-    memory = {name: [] for name in PROGRAMS}
+    runs_of = {name: [] for name in PROGRAMS}
     with tempfile.TemporaryDirectory() as folder:
         for code in PROGRAMS.values():
             measure(code, folder)                       # once for the file cache
         for _ in range(runs):
             for name, code in PROGRAMS.items():
-                milliseconds, megabytes = measure(code, folder)
-                times[name].append(milliseconds)
-                memory[name].append(megabytes)
-    base = statistics.median(times["import numpy"])
-    print(f"{'':30}{'median ms':>10}{'best ms':>10}{'over numpy':>12}{'bar':>6}{'peak MB':>9}")
-    for name, values in times.items():
-        median = statistics.median(values)
-        bar = BARS.get(name, "")
-        print(f"{name:30}{median:10.1f}{min(values):10.1f}{median - base:12.1f}{bar:>6}"
-              f"{statistics.median(memory[name]):9.1f}")
+                runs_of[name].append(measure(code, folder))
+    base = statistics.median(run[0] for run in runs_of["import numpy"])
+    print(f"{'':30}{'median ms':>10}{'over numpy':>12}{'bar':>6}{'best ms':>9}{'CPU ms':>8}"
+          f"{'peak MB':>9}")
+    for name, results in runs_of.items():
+        milliseconds, busy, megabytes = zip(*results, strict=True)
+        median = statistics.median(milliseconds)
+        print(f"{name:30}{median:10.1f}{median - base:12.1f}{BARS.get(name, ''):>6}"
+              f"{min(milliseconds):9.1f}{min(busy):8.1f}{statistics.median(megabytes):9.1f}")
     print(f"installed size: {installed_bytes() / 1e6:.1f} MB")
     print(f"{runs} runs each, Python {sys.version.split()[0]}, {os.cpu_count()} CPUs")
 

@@ -39,11 +39,11 @@ import ctypes, os, sys, time
 sys.path.insert(0, {str(HERE)!r})
 import fuzz_kernels as f
 f.HANG = 1
-def silent(x): raise ValueError
-def careless(x): raise SystemError("internal")
-def crash(x): ctypes.string_at(0)
-def hang(x): time.sleep(60)
-def honest(x): raise TypeError("expected something else")
+def silent(*x): raise ValueError
+def careless(*x): raise SystemError("internal")
+def crash(*x): ctypes.string_at(0)
+def hang(*x): time.sleep(60)
+def honest(*x): raise TypeError("expected something else")
 broken = dict(silent=silent, careless=careless, crash=crash, hang=hang, honest=honest)
 f.targets = lambda: broken
 f.__file__ = __file__
