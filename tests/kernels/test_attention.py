@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -280,7 +281,9 @@ def run_script(script, *arguments, **environment):
     """What a Python script prints in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE).stdout
+    tested = Path(threads.__file__).parents[2]  # -c looks here first: not at unbuilt sources
+    return subprocess.run(command, check=True, env=environment, cwd=tested,
+                          stdout=subprocess.PIPE).stdout
 
 
 MEMORY_SCRIPT = """

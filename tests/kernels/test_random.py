@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,7 +100,8 @@ def test_every_instruction_set_gives_the_same_numbers(tmp_path):
     for isa in ("baseline", "avx2", "avx512"):
         path = str(tmp_path / f"{isa}.npz")
         environment = {**os.environ, "MINIDL_ISA": isa, "PYTHONPATH": os.pathsep.join(sys.path)}
-        subprocess.run([sys.executable, "-c", ISA_SCRIPT, path], check=True, env=environment)
+        subprocess.run([sys.executable, "-c", ISA_SCRIPT, path], check=True, env=environment,
+                       cwd=Path(threads.__file__).parents[2])  # -c looks here first
         with np.load(path) as file:
             results.append([file[name] for name in file.files])
     for result in results[1:]:
