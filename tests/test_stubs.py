@@ -76,7 +76,7 @@ def test_stub_and_module_agree_on_signatures(name):
             compared += 1
         elif isinstance(node, ast.ClassDef):
             compared += compare_class(node, owner)
-    assert compared
+    assert compared or not public(module)
 
 
 def compare_class(node, owner):

@@ -17,10 +17,10 @@ from minidl_kernels.reference import *  # noqa: E402
 
 scipy_blas.load()
 from minidl_kernels.cpu.attention import attention, attention_grad  # noqa: E402
-from minidl_kernels.cpu.blas import linear, linear_grad_weight, matmul, use_blas  # noqa: E402
 from minidl_kernels.cpu.elementwise import *  # noqa: E402
 from minidl_kernels.cpu.embedding import embedding, embedding_grad, index_add_rows  # noqa: E402
 from minidl_kernels.cpu.loss import cross_entropy, cross_entropy_grad  # noqa: E402
+from minidl_kernels.cpu.matmul import linear, linear_grad_weight, matmul, use_blas  # noqa: E402
 from minidl_kernels.cpu.norm import (  # noqa: E402
     layer_norm, layer_norm_grad, log_softmax, log_softmax_grad, rms_norm, rms_norm_grad, softmax,
     softmax_grad,

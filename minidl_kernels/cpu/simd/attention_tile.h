@@ -14,31 +14,11 @@
 #ifndef MINIDL_ATTENTION_TILE_H
 #define MINIDL_ATTENTION_TILE_H
 
-#include <stddef.h>
-#include <string.h>
+#include "lanes.h"
 
-typedef ptrdiff_t Index;
-
-#define MR 6
 #define FULL ((Index)1 << 40)
-#define MIN(x, y) ((x) < (y) ? (x) : (y))
-#define MAX(x, y) ((x) > (y) ? (x) : (y))
 
 #if defined(__GNUC__)
-
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
-#define NR (2 * LANES)
-#define INLINE static inline __attribute__((always_inline))
-
-/* aligned(4): every access is an unaligned one, which costs nothing where the address is aligned */
-typedef float Vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 /* `rows` is a constant after inlining: 12 accumulators, 2 loads of B and 6 broadcasts of A a step */
 INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, const float *b,
@@ -73,16 +53,12 @@ INLINE void copy_lanes(float *y, const float *x) { *(Vec *)y = *(const Vec *)x; 
 /* y[d, j] = x[j, d] * scale for a 4 by 4 block; y has row stride NR */
 INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
 {
-    Vec4 r0 = *(const Vec4 *)x, r1 = *(const Vec4 *)(x + ldx);
-    Vec4 r2 = *(const Vec4 *)(x + 2 * ldx), r3 = *(const Vec4 *)(x + 3 * ldx);
-    Vec4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5) * scale;
-    Vec4 b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7) * scale;
-    Vec4 c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5) * scale;
-    Vec4 d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7) * scale;
-    *(Vec4 *)y = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-    *(Vec4 *)(y + NR) = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-    *(Vec4 *)(y + 2 * NR) = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-    *(Vec4 *)(y + 3 * NR) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+    Vec4 r[4] = {*(const Vec4 *)x, *(const Vec4 *)(x + ldx), *(const Vec4 *)(x + 2 * ldx),
+                 *(const Vec4 *)(x + 3 * ldx)};
+    transpose(r);
+#pragma GCC unroll 4
+    for (int d = 0; d < 4; d++)
+        *(Vec4 *)(y + d * NR) = r[d] * scale;
 }
 
 /* The four sums over the lanes of a, b, c and d */
@@ -134,10 +110,6 @@ INLINE void wide_row(float *c, const float *a, const float *b, Index ldb, Index 
 }
 
 #else /* the same arithmetic in the same order for compilers without vector types */
-
-#define LANES 4
-#define NR 8
-#define INLINE static inline
 
 INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, const float *b,
                  Index ldb, float *c, Index ldc, int add)

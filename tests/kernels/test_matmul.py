@@ -63,6 +63,47 @@ def test_every_layout_of_both_operands(m, k, n):
             assert np.array_equal(x, before[0]) and np.array_equal(y, before[1])
 
 
+@pytest.mark.parametrize("m, k, n", [
+    (5, 384, 16), (6, 385, 17), (193, 769, 31), (250, 100, 260), (1000, 33, 515), (7, 1500, 3000),
+    (32, 16, 32),
+])
+def test_across_the_edges_of_panels_and_tiles(m, k, n):
+    """Sizes around the panels of 6 by 16, the tiles, and the steps of k."""
+    a, b, bias = rand(m, k), rand(k, n, seed=1), rand(n, seed=2)
+    expected = a.astype(np.float64) @ b
+    for x in (a, np.asfortranarray(a)):
+        for y in (b, np.asfortranarray(b)):
+            close(cpu.matmul(x, y), expected, k)
+    close(cpu.linear(a, np.ascontiguousarray(b.T), bias), expected + bias, k)
+    close(cpu.linear_grad_weight(np.ascontiguousarray(a.T), b), expected, k)
+
+
+@pytest.mark.skipif(cpu.threads.instruction_set() == "baseline",
+                    reason="BLAS promises no such thing")
+def test_a_product_does_not_depend_on_its_neighbours():
+    """An element has the same bits in a small product, a large one, and in a batch."""
+    a, b = rand(300, 500), rand(500, 200, seed=1)
+    whole = cpu.matmul(a, b)
+    assert np.array_equal(cpu.matmul(a[:24], b), whole[:24])
+    assert np.array_equal(cpu.matmul(a, b[:, :40]), whole[:, :40])
+    batch = cpu.matmul(np.stack([a[:100], a[100:200], a[200:]] * 2), b[None])
+    assert np.array_equal(batch[:3].reshape(300, 200), whole)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+def test_the_other_instruction_sets(isa, python):
+    """Without wide vectors BLAS multiplies: the same product to rounding."""
+    out = python("""
+import numpy as np
+from minidl_kernels import cpu
+for m, k, n in [(1, 5, 7), (5, 33, 16), (100, 400, 70), (300, 300, 300)]:
+    a, b = (np.random.default_rng(i).standard_normal(s, np.float32)
+            for i, s in enumerate([(m, k), (k, n)]))
+    print(np.abs(cpu.matmul(a, b) - a.astype(float) @ b).max() < 1e-3)
+""", env={"MINIDL_ISA": isa})
+    assert out.split() == ["True"] * 4
+
+
 @pytest.mark.parametrize("a, b", [
     ((5, 3, 4), (4, 2)), ((3, 4), (5, 4, 2)), ((5, 3, 4), (5, 4, 2)), ((1, 3, 4), (5, 4, 2)),
     ((5, 1, 3, 4), (6, 4, 2)), ((2, 3, 1, 4, 5), (1, 7, 5, 6)), ((5, 1, 4), (5, 4, 1)),

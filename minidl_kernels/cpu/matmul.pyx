@@ -1,0 +1,410 @@
+"""Matrix products, cut into tiles for the pool.
+
+Shape letters: C[M, N] = A[M, K] @ B[K, N], every matrix given by a pointer, a leading dimension and
+whether it is stored transposed, so that views and transposes cost nothing. On CPUs with AVX2 or
+AVX-512 our own packed product runs (simd/matmul.c), elsewhere and for a few rows BLAS. Which one
+and in which tiles depends on the shape only and K is never split over threads, so the bits do not
+depend on the number of threads.
+"""
+
+cimport numpy as cnp
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from minidl_kernels.cpu.blas cimport gemm
+from minidl_kernels.cpu.memory cimport copy_f32, empty, f32, ptr
+from minidl_kernels.cpu.threads cimport run
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "matmul.h":
+    ctypedef struct Product:
+        float *c
+        const float *a
+        const float *b
+        Py_ssize_t a_row, a_col, b_row, b_col
+        const float *bias
+        const Py_ssize_t *a_item
+        const Py_ssize_t *b_item
+        Py_ssize_t m, n, k, rows, columns, first, last
+        float *packed
+        int failed
+    ctypedef struct MatmulTable:
+        Py_ssize_t nr
+        Py_ssize_t (*tiles)(const Product *p) noexcept nogil
+        void (*pack)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
+        void (*multiply)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
+        void (*items)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
+
+cdef extern from *:
+    """
+    #define MATMUL_TABLE MINIDL_PICK(minidl_matmul)
+    """
+    const MatmulTable *MATMUL_TABLE
+
+cdef const MatmulTable *K = MATMUL_TABLE
+
+cdef enum:
+    INT_LIMIT = 2147483647
+    MR = 6                      # rows of a packed panel
+    TALL = 192                  # rows of a tile: its part of A fills half of a usual L2 cache
+    PACKED = 4 << 20            # floats of B packed at a time
+
+cdef bint _use_blas = True
+
+
+cdef struct Matrix:
+    const float *data
+    Py_ssize_t ld               # elements between stored rows
+    bint transposed             # stored as [columns, rows]
+
+
+cdef inline Py_ssize_t round_up(Py_ssize_t x, Py_ssize_t unit) noexcept nogil:
+    return (x + unit - 1) // unit * unit
+
+
+# -------------------------------------------------------------------- our own packed product
+
+cdef void cut_packed(Product *p) noexcept nogil:
+    """Tiles of at most TALL rows; more and smaller ones where there would be too few to share."""
+    cdef double flops = 2.0 * p.m * p.n * p.k
+    cdef Py_ssize_t wanted = 1 if flops < 4e6 else 2 if flops < 2e7 else 4 if flops < 1e8 else 8
+    cdef Py_ssize_t down = (p.m + TALL - 1) // TALL, across = 1
+    if down > 4:
+        down = round_up(down, 4)
+    while down < wanted and p.m // down >= 192:
+        down *= 2
+    # A tile of 4 GFLOP takes some 50 ms, after which Ctrl-C is looked at.
+    while ((down * across < wanted or flops / (down * across) > 4e9)
+           and p.n // across >= 4 * K.nr):
+        across *= 2
+    p.rows = round_up((p.m + down - 1) // down, MR)
+    p.columns = round_up((p.n + across - 1) // across, K.nr)
+
+
+cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
+    """Small products whole, several to a piece; large ones one by one, their tiles shared."""
+    cdef double flops = 2.0 * p.m * p.n * p.k
+    cdef float *c = p.c
+    cdef const float *a = p.a
+    cdef const float *b = p.b
+    cdef Py_ssize_t i
+    cut_packed(p)
+    if flops < 4e6 or (batch >= 4 and flops < 2e8 and p.n * p.k <= PACKED):
+        p.last = p.n
+        p.columns = round_up(p.n, K.nr)
+        run(K.items, p, batch, max(1, <Py_ssize_t>(2e6 / flops)))
+    else:
+        for i in range(batch):
+            p.c = c + i * p.m * p.n
+            p.a = a + (p.a_item[i] if p.a_item != NULL else 0)
+            p.b = b + (p.b_item[i] if p.b_item != NULL else 0)
+            multiply_large(p)
+    if p.failed:
+        raise MemoryError("matmul: no memory for the scratch space of a product")
+    return 0
+
+
+cdef int multiply_large(Product *p) except -1:
+    """One product: pack some columns of B, multiply all of A by them, and so on."""
+    cdef Py_ssize_t most = max(K.nr, PACKED // p.k // K.nr * K.nr), panels
+    cdef cnp.npy_intp room = round_up(min(most, p.n), K.nr) * p.k
+    cdef cnp.ndarray packed = empty(1, &room)
+    p.packed = ptr(packed)
+    p.first = 0
+    while p.first < p.n:
+        p.last = min(p.first + most, p.n)
+        panels = (p.last - p.first + K.nr - 1) // K.nr
+        run(K.pack, p, panels, max(1, 65536 // (K.nr * p.k)))
+        run(K.multiply, p, K.tiles(p), 1)
+        p.first = p.last
+    return 0
+
+
+# ------------------------------------------------------------------------- BLAS and plain loops
+
+cdef void multiply_plain(float *c, const float *a, const float *b, Py_ssize_t m, Py_ssize_t n,
+                         Product *p) noexcept nogil:
+    """C += A @ B by three loops: what the benchmarks compare with."""
+    cdef Py_ssize_t i, j, k
+    cdef float s
+    for i in range(m):
+        for j in range(n):
+            s = c[i * p.n + j]
+            for k in range(p.k):
+                s += a[i * p.a_row + k * p.a_col] * b[k * p.b_row + j * p.b_col]
+            c[i * p.n + j] = s
+
+
+cdef void tiles_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    """Tiles of a batch of products, by BLAS or by plain loops."""
+    cdef Product *p = <Product*>ctx
+    cdef Py_ssize_t down = (p.m + p.rows - 1) // p.rows
+    cdef Py_ssize_t tiles = down * ((p.n + p.columns - 1) // p.columns)
+    cdef Py_ssize_t t, item, i, j, m, n, row
+    cdef const float *a
+    cdef const float *b
+    cdef float *c
+    for t in range(begin, end):
+        item = t // tiles
+        i = t % tiles % down * p.rows
+        j = t % tiles // down * p.columns
+        m = min(p.rows, p.m - i)
+        n = min(p.columns, p.n - j)
+        a = p.a + i * p.a_row + (p.a_item[item] if p.a_item != NULL else 0)
+        b = p.b + j * p.b_col + (p.b_item[item] if p.b_item != NULL else 0)
+        c = p.c + (item * p.m + i) * p.n + j
+        if p.bias != NULL or not _use_blas:
+            for row in range(m):
+                if p.bias != NULL:
+                    memcpy(c + row * p.n, p.bias + j, n * sizeof(float))
+                else:
+                    memset(c + row * p.n, 0, n * sizeof(float))
+        if _use_blas:
+            gemm(c, a, b, m, n, p.k, p.n, p.a_row, p.a_col, p.b_row, p.b_col,
+                 0 if p.bias == NULL else 1)
+        else:
+            multiply_plain(c, a, b, m, n, p)
+
+
+cdef int multiply_tiles(Product *p, Py_ssize_t batch) except -1:
+    """Halve the longer side until there are enough tiles; every cut makes BLAS pack again.
+
+    Above 16 GFLOP a tile has at most 2 (some 30 ms), after which Ctrl-C is looked at.
+    """
+    cdef double flops = 2.0 * p.m * p.n * p.k
+    cdef Py_ssize_t down = 1, across = 1, wanted
+    wanted = 1 if flops < 4e6 else 2 if flops < 1.2e8 else 4 if flops < 2e9 else 8
+    wanted = max(wanted, <Py_ssize_t>(flops / 2e9))
+    while down * across < wanted:
+        if p.m // down >= p.n // across and p.m // down >= 32:
+            down *= 2
+        elif p.n // across >= 32:
+            across *= 2
+        else:
+            break
+    p.rows = round_up((p.m + down - 1) // down, 8) if down > 1 else p.m
+    p.columns = round_up((p.n + across - 1) // across, 8) if across > 1 else p.n
+    down = (p.m + p.rows - 1) // p.rows
+    across = (p.n + p.columns - 1) // p.columns
+    return run(tiles_task, p, batch * down * across,
+               1 if down * across > 1 else max(1, <Py_ssize_t>(2e6 / flops)))
+
+
+cdef int compute(Product *p, Matrix a, Matrix b, Py_ssize_t batch) except -1:
+    """Run a product whose sizes, bias and output are set."""
+    cdef Py_ssize_t row
+    if batch == 0 or p.m == 0 or p.n == 0:
+        return 0
+    if p.k == 0:                 # a sum of no terms
+        for row in range(batch * p.m):
+            if p.bias != NULL:
+                memcpy(p.c + row * p.n, p.bias, p.n * sizeof(float))
+            else:
+                memset(p.c + row * p.n, 0, p.n * sizeof(float))
+        return 0
+    p.a = a.data
+    p.b = b.data
+    p.a_row = 1 if a.transposed else a.ld
+    p.a_col = a.ld if a.transposed else 1
+    p.b_row = 1 if b.transposed else b.ld
+    p.b_col = b.ld if b.transposed else 1
+    if K.nr and _use_blas and p.m > 3:
+        return multiply_packed(p, batch)
+    return multiply_tiles(p, batch)
+
+
+# ------------------------------------------------------------------------------------- operands
+
+cdef int check_countable(Py_ssize_t rows, Py_ssize_t columns, object x, str what) except -1:
+    """Refuse what BLAS cannot count, before anything of that size is copied or allocated."""
+    if rows > INT_LIMIT or columns > INT_LIMIT:
+        raise ValueError(f"{what}: BLAS counts in 32 bits and cannot take a matrix of {rows} rows "
+                         f"and {columns} columns (shape {x.shape}); cut it into smaller ones")
+    return 0
+
+
+cdef Py_ssize_t count_rows(cnp.ndarray x) noexcept:
+    """The product of all axes but the last."""
+    cdef Py_ssize_t rows = 1
+    cdef int i
+    for i in range(cnp.PyArray_NDIM(x) - 1):
+        rows *= cnp.PyArray_DIM(x, i)
+    return rows
+
+
+cdef cnp.ndarray as_rows(object x, str what):
+    """x[..., K] as a contiguous array whose leading axes together are the rows of a matrix."""
+    cdef int nd
+    if cnp.PyArray_Check(x):
+        nd = cnp.PyArray_NDIM(<cnp.ndarray>x)
+        if nd < 1:
+            raise ValueError(f"{what}: expected at least 1 dimension, got a 0-d array")
+        check_countable(count_rows(x), cnp.PyArray_DIM(<cnp.ndarray>x, nd - 1), x, what)
+    return f32(x, what)
+
+
+cdef inline bint fits_ld(Py_ssize_t step, Py_ssize_t length) noexcept nogil:
+    """Whether a step in bytes between rows of `length` floats can be a leading dimension."""
+    return step % 4 == 0 and length <= step // 4 <= INT_LIMIT
+
+
+cdef cnp.ndarray as_matrix(object x, Matrix *out, str what):
+    """The last two axes of x as a Matrix without a copy when one of them is contiguous."""
+    cdef cnp.ndarray a
+    cdef Py_ssize_t rows, columns, row_step, column_step
+    if not (cnp.PyArray_Check(x) and cnp.PyArray_TYPE(<cnp.ndarray>x) == cnp.NPY_FLOAT32
+            and cnp.PyArray_ISBEHAVED_RO(<cnp.ndarray>x)):
+        x = f32(x, what)
+    a = <cnp.ndarray>x
+    cdef int nd = cnp.PyArray_NDIM(a)
+    if nd < 2:
+        raise ValueError(f"{what}: expected at least 2 dimensions, got shape {x.shape}")
+    rows = cnp.PyArray_DIM(a, nd - 2)
+    columns = cnp.PyArray_DIM(a, nd - 1)
+    row_step = cnp.PyArray_STRIDE(a, nd - 2)
+    column_step = cnp.PyArray_STRIDE(a, nd - 1)
+    check_countable(rows, columns, x, what)
+    if (column_step == 4 or columns <= 1) and (rows <= 1 or fits_ld(row_step, columns)):
+        out.transposed = False
+        out.ld = max(row_step // 4 if rows > 1 else columns, columns, 1)
+    elif (row_step == 4 or rows <= 1) and (columns <= 1 or fits_ld(column_step, rows)):
+        out.transposed = True
+        out.ld = max(column_step // 4 if columns > 1 else rows, rows, 1)
+    else:
+        a = copy_f32(a)
+        out.transposed = False
+        out.ld = max(columns, 1)
+    out.data = <const float*>cnp.PyArray_DATA(a)
+    return a
+
+
+cdef int batch_offsets(cnp.ndarray a, cnp.ndarray batch_shape, Py_ssize_t *offsets) except -1:
+    """Element offset of every matrix of a, broadcast over the batch axes."""
+    cdef Py_ssize_t nb = cnp.PyArray_SIZE(batch_shape), i, axis, step, count = 1, size
+    cdef cnp.npy_int64 *dims = <cnp.npy_int64*>cnp.PyArray_DATA(batch_shape)
+    cdef int own = cnp.PyArray_NDIM(a) - 2
+    for axis in range(nb):
+        count *= dims[axis]
+    for i in range(count):
+        offsets[i] = 0
+        size = i
+        for axis in range(nb - 1, -1, -1):
+            if axis >= nb - own and cnp.PyArray_DIM(a, <int>(axis - nb + own)) != 1:
+                step = cnp.PyArray_STRIDE(a, <int>(axis - nb + own)) // 4
+                offsets[i] += size % dims[axis] * step
+            size //= dims[axis]
+    return 0
+
+
+# ------------------------------------------------------------------------------ Python kernels
+
+def matmul(a, b):
+    """a[..., M, K] @ b[..., K, N] -> [..., M, N], batch axes broadcast."""
+    cdef Product p
+    cdef Matrix left, right
+    cdef cnp.npy_intp shape[64]
+    cdef Py_ssize_t batch = 1, i
+    cdef Py_ssize_t *offsets = NULL
+    memset(&p, 0, sizeof(p))
+    cdef cnp.ndarray x = as_matrix(a, &left, "matmul")
+    cdef cnp.ndarray y = as_matrix(b, &right, "matmul")
+    cdef int ndx = cnp.PyArray_NDIM(x), ndy = cnp.PyArray_NDIM(y), nd = max(ndx, ndy)
+    cdef cnp.ndarray out
+    p.m = cnp.PyArray_DIM(x, ndx - 2)
+    p.k = cnp.PyArray_DIM(x, ndx - 1)
+    p.n = cnp.PyArray_DIM(y, ndy - 1)
+    if cnp.PyArray_DIM(y, ndy - 2) != p.k:
+        raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit: "
+                         f"{p.k} columns against {b.shape[ndy - 2]} rows")
+    if nd > 2:
+        batch_shape = np.broadcast_shapes(a.shape[:ndx - 2], b.shape[:ndy - 2])
+        for i in range(nd - 2):
+            shape[i] = batch_shape[i]
+            batch *= shape[i]
+    shape[nd - 2] = p.m
+    shape[nd - 1] = p.n
+    out = empty(nd, shape)
+    p.c = ptr(out)
+    if nd > 2 and cnp.PyArray_SIZE(out) > 0:
+        if (ndy == 2 and not left.transposed and cnp.PyArray_IS_C_CONTIGUOUS(x)
+                and p.m * batch <= INT_LIMIT):
+            p.m *= batch             # [..., M, K] @ [K, N]: one tall product
+            batch = 1
+        else:
+            offsets = <Py_ssize_t*>malloc(2 * batch * sizeof(Py_ssize_t))
+            if offsets == NULL:
+                raise MemoryError(f"matmul: no memory for {batch} offsets")
+            dims = np.array(batch_shape, np.int64)
+            batch_offsets(x, dims, offsets)
+            batch_offsets(y, dims, offsets + batch)
+            p.a_item = offsets
+            p.b_item = offsets + batch
+    try:
+        compute(&p, left, right, batch)
+    finally:
+        free(offsets)
+    return out
+
+
+def linear(x, weight, bias):
+    """x[..., K] @ weight[N, K]^T + bias[N] -> [..., N]; bias may be None."""
+    cdef Product p
+    cdef Matrix right
+    cdef cnp.npy_intp shape[64]
+    cdef int i, nd
+    cdef cnp.ndarray a, w, c, out
+    memset(&p, 0, sizeof(p))
+    w = as_matrix(weight, &right, "linear")
+    a = as_rows(x, "linear")
+    nd = cnp.PyArray_NDIM(a)
+    if cnp.PyArray_NDIM(w) != 2 or cnp.PyArray_DIM(a, nd - 1) != cnp.PyArray_DIM(w, 1):
+        raise ValueError(f"linear: input of shape {x.shape} does not fit a weight of shape "
+                         f"{weight.shape}")
+    p.n = cnp.PyArray_DIM(w, 0)
+    p.k = cnp.PyArray_DIM(w, 1)
+    p.m = 1
+    for i in range(nd - 1):
+        shape[i] = cnp.PyArray_DIM(a, i)
+        p.m *= shape[i]
+    shape[nd - 1] = p.n
+    right.transposed = not right.transposed
+    if bias is not None:
+        c = f32(bias, "linear")
+        if cnp.PyArray_SIZE(c) != p.n:
+            raise ValueError(f"linear: bias of shape {bias.shape} does not fit {p.n} outputs")
+        p.bias = ptr(c)
+    out = empty(nd, shape)
+    p.c = ptr(out)
+    compute(&p, Matrix(ptr(a), max(p.k, 1), False), right, 1)
+    return out
+
+
+def linear_grad_weight(g, x):
+    """g[..., N]^T @ x[..., K] -> [N, K], the gradient of linear's weight."""
+    cdef Product p
+    cdef cnp.npy_intp shape[2]
+    cdef cnp.ndarray a = as_rows(g, "linear_grad_weight"), b = as_rows(x, "linear_grad_weight")
+    cdef cnp.ndarray out
+    cdef int nda = cnp.PyArray_NDIM(a), ndb = cnp.PyArray_NDIM(b)
+    memset(&p, 0, sizeof(p))
+    p.m = cnp.PyArray_DIM(a, nda - 1)
+    p.n = cnp.PyArray_DIM(b, ndb - 1)
+    p.k = count_rows(a)
+    if p.k != count_rows(b):
+        raise ValueError(f"linear_grad_weight: gradient of shape {g.shape} does not fit an input "
+                         f"of shape {x.shape}")
+    shape[0] = p.m
+    shape[1] = p.n
+    out = empty(2, shape)
+    p.c = ptr(out)
+    compute(&p, Matrix(ptr(a), max(p.m, 1), True), Matrix(ptr(b), max(p.n, 1), False), 1)
+    return out
+
+
+def use_blas(bint enabled):
+    """Switch to plain loops (False) or back (True): what the benchmarks compare."""
+    global _use_blas
+    _use_blas = enabled

@@ -1,0 +1,220 @@
+/* Matrix products for the caches of a CPU.
+ *
+ * B is packed once, in panels of NR columns, and shared by all tiles of C. A tile packs its own
+ * rows of A, in panels of MR rows, into the second-level cache, and then walks the panels of B;
+ * the innermost loop keeps MR by NR sums in registers. K is walked in steps that depend on K only
+ * and never shared between tiles, so that the bits depend neither on the tiles nor on threads.
+ */
+#include "matmul.h"
+#include "lanes.h"
+#include "scratch.h"
+
+#if defined(__GNUC__) && LANES > 4
+
+#define DEPTH 384 /* of K at a time: a panel of B stays in the first-level cache */
+
+/* C[6, NR] (+)= A @ B + bias over packed panels; the prefetched C arrives while the sums run */
+INLINE void micro(float *c, Index ldc, const float *a, const float *b, Index depth, int add,
+                  const float *bias)
+{
+    Vec acc[MR][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < MR; r++) {
+        __builtin_prefetch(c + r * ldc, 1);
+        acc[r][0] = acc[r][1] = (Vec){0};
+    }
+    for (Index k = 0; k < depth; k++, a += MR, b += NR) {
+        Vec b0 = *(const Vec *)b, b1 = *(const Vec *)(b + LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < MR; r++) {
+            acc[r][0] += a[r] * b0;
+            acc[r][1] += a[r] * b1;
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < MR; r++) {
+        Vec *left = (Vec *)(c + r * ldc), *right = (Vec *)(c + r * ldc + LANES);
+        if (add) {
+            acc[r][0] += *left;
+            acc[r][1] += *right;
+        } else if (bias) {
+            acc[r][0] += *(const Vec *)bias;
+            acc[r][1] += *(const Vec *)(bias + LANES);
+        }
+        *left = acc[r][0];
+        *right = acc[r][1];
+    }
+}
+
+static void whole_tile(float *c, Index ldc, const float *a, const float *b, Index depth, int add,
+                       const float *bias)
+{
+    micro(c, ldc, a, b, depth, add, bias);
+}
+
+/* The same at the right and lower edges of C, by way of a whole tile beside it */
+static void edge_tile(float *c, Index ldc, Index rows, Index cols, const float *a, const float *b,
+                      Index depth, int add, const float *bias)
+{
+    float edge[MR * NR] = {0}, edge_bias[NR] = {0};
+    for (Index r = 0; add && r < rows; r++)
+        memcpy(edge + r * NR, c + r * ldc, (size_t)cols * sizeof(float));
+    if (bias)
+        memcpy(edge_bias, bias, (size_t)cols * sizeof(float));
+    whole_tile(edge, NR, a, b, depth, add, bias ? edge_bias : NULL);
+    for (Index r = 0; r < rows; r++)
+        memcpy(c + r * ldc, edge + r * NR, (size_t)cols * sizeof(float));
+}
+
+/* y[k * width + i] = x[i * line + k * step] for `width` lines, of which `lines` exist: past them
+ * the last one is repeated, for results that nobody reads. line or step is 1. */
+INLINE void pack_panel(float *y, const int width, const float *x, Index line, Index step,
+                       Index lines, Index depth)
+{
+    Index k = 0;
+    if (step == 1) {
+        const float *from[NR];
+        for (int i = 0; i < width; i++)
+            from[i] = x + MIN(i, lines - 1) * line;
+        for (; k + 4 <= depth; k += 4)
+#pragma GCC unroll 8
+            for (int i = 0; i < width; i += 4) {
+                int at = MIN(i, width - 4); /* six lines: the second four overlap the first */
+                Vec4 r[4] = {*(const Vec4 *)(from[at] + k), *(const Vec4 *)(from[at + 1] + k),
+                             *(const Vec4 *)(from[at + 2] + k), *(const Vec4 *)(from[at + 3] + k)};
+                transpose(r);
+#pragma GCC unroll 4
+                for (int d = 0; d < 4; d++)
+                    *(Vec4 *)(y + (k + d) * width + at) = r[d];
+            }
+        for (; k < depth; k++)
+            for (int i = 0; i < width; i++)
+                y[k * width + i] = from[i][k];
+    } else if (lines == width) {
+        for (; k < depth; k++)
+#pragma GCC unroll 8
+            for (int i = 0; i < width; i += 4) {
+                int at = MIN(i, width - 4);
+                *(Vec4 *)(y + k * width + at) = *(const Vec4 *)(x + k * step + at);
+            }
+    } else {
+        for (; k < depth; k++)
+            for (int i = 0; i < width; i++)
+                y[k * width + i] = x[MIN(i, lines - 1) * line + k * step];
+    }
+}
+
+/* Panels [begin, end) of the columns first to last of B */
+static void pack(void *product, Index begin, Index end)
+{
+    const Product *p = product;
+    for (Index j = begin; j < end; j++) {
+        Index column = p->first + j * NR;
+        pack_panel(p->packed + j * NR * p->k, NR, p->b + column * p->b_col, p->b_col, p->b_row,
+                   MIN(NR, p->last - column), p->k);
+    }
+}
+
+/* Part of a tile: `m` packed rows of A by the columns from `column` on, over `depth` of K. The
+ * next panel of B is fetched a slice at a time while the rows go by. */
+static void multiply_panels(const Product *p, float *c, const float *a, Index m, Index column,
+                            Index end, Index k, Index depth)
+{
+    Index slice = (depth * NR * MR / m + 15) / 16 * 16;
+    for (Index j = column; j < end; j += NR) {
+        const float *b = p->packed + (j - p->first) * p->k + k * NR, *next = b + NR * p->k;
+        for (Index i = 0; i < m; i += MR, next += slice) {
+            const float *bias = p->bias ? p->bias + j : NULL;
+            if (j + NR < end)
+                for (Index ahead = 0; ahead < slice; ahead += 16)
+                    __builtin_prefetch(next + ahead, 0, 2);
+            if (m - i >= MR && end - j >= NR)
+                whole_tile(c + i * p->n + j, p->n, a + i * depth, b, depth, k > 0, bias);
+            else
+                edge_tile(c + i * p->n + j, p->n, MIN(MR, m - i), MIN(NR, end - j),
+                          a + i * depth, b, depth, k > 0, bias);
+        }
+    }
+}
+
+static Index down(const Product *p) { return (p->m + p->rows - 1) / p->rows; }
+
+static Index tiles(const Product *p)
+{
+    return down(p) * ((p->last - p->first + p->columns - 1) / p->columns);
+}
+
+static Index depth_of(Index k)
+{
+    Index steps = (k + DEPTH - 1) / DEPTH;
+    return (k + steps - 1) / steps;
+}
+
+static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
+{
+    Index most = depth_of(p->k);
+    for (Index t = begin; t < end; t++) {
+        Index row = t % down(p) * p->rows, m = MIN(p->rows, p->m - row);
+        Index column = p->first + t / down(p) * p->columns;
+        for (Index k = 0; k < p->k; k += most) {
+            Index depth = MIN(most, p->k - k);
+            for (Index i = 0; i < m; i += MR)
+                pack_panel(a + i * depth, MR, p->a + (row + i) * p->a_row + k * p->a_col, p->a_row,
+                           p->a_col, MIN(MR, m - i), depth);
+            multiply_panels(p, p->c + row * p->n, a, m, column, MIN(column + p->columns, p->last),
+                            k, depth);
+        }
+    }
+}
+
+static size_t rows_room(const Product *p)
+{
+    return (size_t)((p->rows + MR - 1) / MR * MR * depth_of(p->k));
+}
+
+static void multiply(void *product, Index begin, Index end)
+{
+    Product *p = product;
+    float *a = scratch_take(rows_room(p));
+    if (!a) {
+        scratch_failed(&p->failed);
+        return;
+    }
+    multiply_tiles(p, a, begin, end);
+    scratch_give(a);
+}
+
+static void items(void *product, Index begin, Index end)
+{
+    Product *all = product, p = *all;
+    Index panels = (p.n + NR - 1) / NR;
+    size_t used = 0;
+    scratch_carve(NULL, &used, panels * NR * p.k);
+    scratch_carve(NULL, &used, (Index)rows_room(&p));
+    float *scratch = scratch_take(used), *a;
+    if (!scratch) {
+        scratch_failed(&all->failed);
+        return;
+    }
+    used = 0;
+    p.packed = scratch_carve(scratch, &used, panels * NR * p.k);
+    a = scratch_carve(scratch, &used, (Index)rows_room(&p));
+    for (Index i = begin; i < end; i++) {
+        p.c = all->c + i * p.m * p.n;
+        p.a = all->a + (all->a_item ? all->a_item[i] : 0);
+        if (i == begin || !all->b_item || all->b_item[i] != all->b_item[i - 1]) {
+            p.b = all->b + (all->b_item ? all->b_item[i] : 0);
+            pack(&p, 0, panels);
+        }
+        multiply_tiles(&p, a, 0, tiles(&p));
+    }
+    scratch_give(scratch);
+}
+
+const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {NR, tiles, pack, multiply, items};
+
+#else
+
+const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0, NULL, NULL, NULL, NULL};
+
+#endif

@@ -1,0 +1,36 @@
+/* C[M, N] = A[M, K] @ B[K, N] in plain C over packed operands; see matmul.c.
+ * The tables are empty where BLAS is the better choice: no wide vectors, or not gcc or clang. */
+#ifndef MINIDL_MATMUL_H
+#define MINIDL_MATMUL_H
+
+#include <stddef.h>
+
+#include "isa.h"
+
+typedef struct {
+    float *c;                          /* OUT [batch, M, N] contiguous */
+    const float *a, *b;                /* IN, element (i, k) of A at a[i * a_row + k * a_col]; */
+    ptrdiff_t a_row, a_col;            /*     one step of a pair is 1 */
+    ptrdiff_t b_row, b_col;
+    const float *bias;                 /* IN [N] or NULL */
+    const ptrdiff_t *a_item, *b_item;  /* IN [batch] where a matrix starts, or NULL for one */
+    ptrdiff_t m, n, k;
+    ptrdiff_t rows, columns;           /* of a tile */
+    ptrdiff_t first, last;             /* the columns that are packed now */
+    float *packed;                     /* scratch: those columns, packed */
+    int failed;                        /* set when scratch memory could not be had */
+} Product;
+
+typedef struct {
+    ptrdiff_t nr;                                               /* columns of a packed panel */
+    ptrdiff_t (*tiles)(const Product *p);
+    void (*pack)(void *product, ptrdiff_t begin, ptrdiff_t end);    /* panels of B */
+    void (*multiply)(void *product, ptrdiff_t begin, ptrdiff_t end); /* tiles of C */
+    void (*items)(void *product, ptrdiff_t begin, ptrdiff_t end);   /* whole small products */
+} MatmulTable;
+
+extern const MatmulTable minidl_matmul_baseline;
+extern const MatmulTable minidl_matmul_avx2;
+extern const MatmulTable minidl_matmul_avx512;
+
+#endif
