@@ -7,6 +7,7 @@ Set MINIDL_NATIVE=1 to add -march=native to the rest of a build that never leave
 
 import os
 import platform
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 HERE = Path(__file__).parent
 CPU = Path("minidl_kernels/cpu")
@@ -61,6 +63,11 @@ PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\
 class BuildExt(build_ext):
     """build_ext that probes OpenMP once and compiles simd sources once per instruction set."""
 
+    def finalize_options(self):
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = os.cpu_count()
+
     def build_extensions(self):
         self.kind = "msvc" if self.compiler.compiler_type == "msvc" else "unix"
         compile_args, link_args = self.probe_openmp()
@@ -92,7 +99,10 @@ class BuildExt(build_ext):
     def build_extension(self, ext):
         source = CPU / "simd" / (ext.name.rpartition(".")[2] + ".c")
         if ext.name.startswith("minidl_kernels.cpu.") and source.exists():
-            ext.depends = [*ext.depends, str(source)]
+            ext.depends = [*ext.depends, str(source), *included(source)]
+            if not self.force and not newer_group([*ext.sources, *ext.depends],
+                                                  self.get_ext_fullpath(ext.name), "newer"):
+                return
             ext.extra_objects = [
                 self.compile_simd(source, isa, flags)
                 for isa, flags in ISAS[self.kind].items()
@@ -108,20 +118,34 @@ class BuildExt(build_ext):
             output_dir=str(Path(self.build_temp, isa)),
             macros=macros,
             extra_postargs=FLAGS[self.kind] + flags,
-            depends=[str(p) for p in HEADERS],
+            depends=included(source),
         )[0]
 
 
-HEADERS = sorted(HERE.glob("minidl_kernels/**/*.h"))
+def included(source):
+    """The headers of this project that a source includes, and those that they include."""
+    found, todo = {}, [source]
+    while todo:
+        for name in re.findall(r'(?:#include|extern from|^include) "([\w.]+)"',
+                               todo.pop().read_text(), re.M):
+            for folder in INCLUDES:
+                path = Path(folder, name)
+                if path.exists() and str(path) not in found:
+                    found[str(path)] = True
+                    todo.append(path)
+    return list(found)
+
+
+INCLUDES = [str(CPU), str(CPU / "simd"), "minidl_kernels", "minidl"]
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts),
         [str(path)],
-        include_dirs=[numpy.get_include(), str(CPU), str(CPU / "simd"), "minidl_kernels"],
+        include_dirs=[numpy.get_include(), *INCLUDES],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
                        ("CYTHON_PEP489_MULTI_PHASE_INIT", "1")]
         + ([] if X86 else [("MINIDL_ONE_ISA", "1")]),
-        depends=[str(p.relative_to(HERE)) for p in HEADERS],
+        depends=included(path),
     )
     for path in sorted(p.relative_to(HERE) for folder in ("minidl", CPU)
                        for p in HERE.glob(f"{folder}/*.pyx"))
