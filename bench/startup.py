@@ -1,12 +1,11 @@
 """What starting costs: import time, first matmul, installed size, memory.
 
-    python bench/startup.py [runs]
-
-Each figure is the median of fresh processes (15 unless told otherwise), minidl and bare NumPy in
-turn, so that a machine that gets slower meanwhile slows both. The bars: importing minidl adds at
-most 100 ms to importing NumPy, and at most 200 ms with the first matmul included.
+Each figure is the median of fresh processes, minidl and bare NumPy in turn, so that a machine that
+gets slower meanwhile slows both. The bars, in milliseconds over importing NumPy, are shown and fail
+nothing: importing minidl at most 100, with the first matmul included at most 200.
 """
 
+import importlib.util
 import json
 import os
 import statistics
@@ -20,13 +19,8 @@ import time
 start, busy = time.perf_counter(), time.process_time()
 {code}
 seconds, busy = time.perf_counter() - start, time.process_time() - busy
-try:
-    import resource
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-except ImportError:
-    kilobytes = 0
-import json, sys
-print(json.dumps([seconds, busy, kilobytes / (1 << 20 if sys.platform == "darwin" else 1 << 10)]))
+import json, runpy
+print(json.dumps([seconds, busy, runpy.run_path({memory!r})["peak"]() / 1e6]))
 """
 PROGRAMS = {
     "import numpy": "import numpy",
@@ -38,9 +32,11 @@ BARS = {"import minidl": 100, "import minidl, first matmul": 200}
 
 def measure(code, folder):
     """(milliseconds, those of them on a CPU, MB at the peak) of a program in a fresh process."""
-    env = dict(os.environ)
+    program = MEASURE.format(code=code, memory=str(Path(__file__).with_name("memory.py")))
+    where = str(Path(importlib.util.find_spec("minidl").origin).parents[1])
+    env = {**os.environ, "PYTHONPATH": where}
     env.pop("PYTHONDONTWRITEBYTECODE", None)        # an installation is not compiled at each start
-    done = subprocess.run([sys.executable, "-c", MEASURE.format(code=code)], cwd=folder, env=env,
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=env,
                           check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     seconds, busy, megabytes = json.loads(done.stdout)
     return 1000 * seconds, 1000 * busy, megabytes
@@ -56,25 +52,32 @@ def installed_bytes():
                if path.is_file() and "__pycache__" not in path.parts)
 
 
-def main(runs=15):
-    runs_of = {name: [] for name in PROGRAMS}
+def rows(session):
+    programs = dict(PROGRAMS)
+    if "torch" in session.peers and not session.quick:
+        programs["import torch"] = "import torch"
+    runs_of = {name: [] for name in programs}
     with tempfile.TemporaryDirectory() as folder:
-        for code in PROGRAMS.values():
+        for code in programs.values():
             measure(code, folder)                       # once for the file cache
-        for _ in range(runs):
-            for name, code in PROGRAMS.items():
+        for _ in range(3 if session.quick else 15):
+            for name, code in programs.items():
                 runs_of[name].append(measure(code, folder))
     base = statistics.median(run[0] for run in runs_of["import numpy"])
-    print(f"{'':30}{'median ms':>10}{'over numpy':>12}{'bar':>6}{'best ms':>9}{'CPU ms':>8}"
-          f"{'peak MB':>9}")
     for name, results in runs_of.items():
         milliseconds, busy, megabytes = zip(*results, strict=True)
         median = statistics.median(milliseconds)
-        print(f"{name:30}{median:10.1f}{median - base:12.1f}{BARS.get(name, ''):>6}"
-              f"{min(milliseconds):9.1f}{min(busy):8.1f}{statistics.median(megabytes):9.1f}")
-    print(f"installed size: {installed_bytes() / 1e6:.1f} MB")
-    print(f"{runs} runs each, Python {sys.version.split()[0]}, {os.cpu_count()} CPUs")
+        note = f"{min(busy):.0f} ms of CPU, {statistics.median(megabytes):.1f} MB at the peak"
+        if name in BARS:
+            verdict = "ok" if median - base <= BARS[name] else "missed"
+            note += f", {median - base:+.1f} ms over numpy [<= {BARS[name]} {verdict}]"
+        yield {"name": name, "shape": "", "threads": 0, "median": median / 1e3,
+               "min": min(milliseconds) / 1e3, "ratios": {}, "note": note}
+    yield {"name": "installed size", "shape": "", "threads": 0, "ratios": {},
+           "value": installed_bytes() / 1e6, "unit": "MB"}
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    from script import run
+
+    run(__file__)

@@ -1,0 +1,45 @@
+"""What the machine can do, measured first: every row is held against it.
+
+The peak of sgemm is SciPy's raw BLAS on 1024 and 2048 squares, without Python or an allocation in
+between. Copying counts the bytes read and the bytes written of arrays that no cache holds.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+SIZES = (1024, 2048)
+ELEMENTS = 32 << 20
+
+
+def raw_gemm(lib, m, k, n):
+    """call(): C[m, n] = A[m, k] @ B[k, n] by sgemm, seen from Fortran as C.T = B.T @ A.T."""
+    from scipy.linalg.blas import sgemm
+
+    a, b, c = lib.array(m, k), lib.array(k, n), np.empty((m, n), np.float32)
+    return lambda: sgemm(1.0, b.T, a.T, beta=0.0, c=c.T, overwrite_c=1)
+
+
+def copy(lib):
+    """call(): copy an array, each thread its share."""
+    x = lib.array(ELEMENTS)
+    y = np.empty_like(x)
+    parts = list(zip(np.array_split(y, lib.threads), np.array_split(x, lib.threads), strict=True))
+    if len(parts) == 1:
+        return lambda: np.copyto(y, x)
+    pool = ThreadPoolExecutor(len(parts))
+    return lambda: list(pool.map(lambda part: np.copyto(*part), parts))
+
+
+def cases(case):
+    for n in SIZES:
+        case("sgemm", str(n), {"blas": lambda lib, n=n: raw_gemm(lib, n, n, n)}, flops=2 * n**3)
+    case("copy", str(ELEMENTS), {"blas": copy}, bytes=8 * ELEMENTS)
+
+
+def measure(session, threads):
+    """{"gflops": ..., "gbs": ...} of the machine on a number of threads, the best of each."""
+    gemms = [session.time("limits", i, threads, ["blas"])["blas"].best for i in range(len(SIZES))]
+    copying = session.time("limits", len(SIZES), threads, ["blas"])["blas"].best
+    return {"gflops": max(2 * n**3 / t / 1e9 for n, t in zip(SIZES, gemms, strict=True)),
+            "gbs": 8 * ELEMENTS / copying / 1e9}
