@@ -21,7 +21,7 @@ def compare(old_path, new_path):
         if was is None or not row.get("median"):
             continue
         ratio = was["median"] / row["median"]
-        noise = max(0.05, was["spread"], row["spread"])
+        noise = max(0.05, was.get("spread", 0), row.get("spread", 0))
         word = "faster" if ratio > 1 + noise else "SLOWER" if ratio < 1 / (1 + noise) else ""
         title = f"{row['topic']}: {row['name']} {row['shape']}"
         torch = [f"{r['ratios']['torch']:.2f}" if "torch" in r["ratios"] else ""

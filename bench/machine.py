@@ -30,8 +30,8 @@ def describe(peers):
         "numpy": facts["numpy"],
         "blas": facts["blas"],
         "openmp": facts["openmp"],
-        "peers": ", ".join(f"{peer} {version(LIBRARY[peer])}" for peer in peers
-                           if installed(peer) and LIBRARY[peer] != "minidl"),
+        "peers": ", ".join(f"{name} {version(name)}" for name in dict.fromkeys(
+            LIBRARY[peer] for peer in peers if installed(peer))),
         "settings": ", ".join(f"{name}={os.environ[name]}" for name in VARIABLES
                               if name in os.environ) or "all default",
         "load": f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown",

@@ -1,0 +1,60 @@
+"""The topics list what they measure, every bar belongs to a row, and every case can be computed."""
+
+from pathlib import Path
+
+import pytest
+
+from bench import topics
+from bench.bars import BARS
+from bench.libraries import LIBRARY, Library
+
+NAMED = [t for t in topics.TOPICS if hasattr(topics.load(t), "cases")]
+OURS = [peer for peer, library in LIBRARY.items() if library == "minidl" and peer != "json"]
+
+
+@pytest.mark.parametrize("topic", topics.TOPICS)
+def test_a_topic_says_what_it_measures_and_runs_alone(topic):
+    module = topics.load(topic)
+    assert module.__doc__.splitlines()[0].endswith(".")
+    assert hasattr(module, "cases") != hasattr(module, "rows")
+    assert "run(__file__)" in Path(module.__file__).read_text()
+
+
+@pytest.mark.parametrize("topic", NAMED)
+def test_cases_are_distinct_and_some_are_quick(topic):
+    cases = topics.cases(topic)
+    assert all(case.builders.keys() <= LIBRARY.keys() and "minidl" in case.builders
+               for case in cases)
+    assert len({(case.name, case.shape) for case in cases}) == len(cases)
+    assert any(case.quick for case in cases)
+
+
+@pytest.mark.parametrize("bar", [b for b in BARS if b.topic in NAMED], ids=str)
+def test_every_bar_has_a_row(bar):
+    figures = {"limit", "rate", "best"}
+    assert any(bar.fits({"topic": bar.topic, "name": case.name, "shape": case.shape})
+               and bar.against in figures | case.builders.keys()
+               for case in topics.cases(bar.topic))
+
+
+@pytest.mark.parametrize("topic", [t for t in NAMED if t != "serialization"])
+def test_minidl_computes_the_quick_cases(topic):
+    for case in topics.cases(topic):
+        for peer in set(OURS) & case.builders.keys() if case.quick else ():
+            lib = Library(peer, 1)
+            with lib.torch.set_grad_enabled(case.grad):
+                case.builders[peer](lib)()
+
+
+def test_scripts_are_the_same_text_for_both():
+    script = Library("minidl", 1).script("gpt")
+    assert script["torch"].__name__ == "minidl" and script["F"].__name__.startswith("minidl.")
+    model = script["GPT"](17, 8, 2, 2, 16)
+    prompt = script["torch"].zeros(1, 3, dtype=script["torch"].int64)
+    tokens = script["generate"](model, prompt, 5)
+    assert tokens.shape == (1, 8)
+    greedy = prompt
+    for _ in range(5):                          # without a cache
+        last = model(greedy)[:, -1].argmax(dim=-1, keepdim=True)
+        greedy = script["torch"].cat([greedy, last], dim=1)
+    assert tokens.tolist() == greedy.tolist()
