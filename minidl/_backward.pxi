@@ -125,6 +125,8 @@ def run_backward(list tensors, list gradients, bint retain, inputs, bint accumul
     if inputs is not None:
         capture = start_capture(inputs)
     for t in tensors:
+        if isinstance(t, Tensor):
+            keep_up(t)
         if not isinstance(t, Tensor) or not t._requires_grad:
             raise errors.GradientError("backward: this tensor does not require a gradient and was "
                                        "not computed from one that does")
@@ -177,7 +179,7 @@ cdef Capture start_capture(inputs):
     capture.places = {}
     capture.grads = [None] * len(inputs)
     for i, x in enumerate(inputs):
-        if not isinstance(x, Tensor) or not (<Tensor>x)._requires_grad:
+        if not isinstance(x, Tensor) or not x.requires_grad:
             raise errors.GradientError(f"grad: input {i} does not require a gradient")
         t = x
         key = id(t) if t.node is None else id(t.node)

@@ -17,7 +17,7 @@ import weakref
 
 import numpy as np
 
-from minidl import dtypes, errors
+from minidl import _strided, dtypes, errors
 from minidl._methods import TensorMethods
 from minidl_kernels import EXACT, HOST
 
@@ -61,8 +61,9 @@ cdef class Tensor(TensorBase, TensorMethods):
     cdef readonly Node node             # how it was computed; None for leaves
     cdef public Tensor _grad
     cdef bint _requires_grad
-    cdef bint is_view                   # may share memory with another tensor of the graph
-    cdef Py_ssize_t epoch               # for views: the in-place epoch they were made in
+    cdef Tensor base                    # of a view: the tensor whose memory it shows
+    cdef Py_ssize_t histories           # how often an in-place op gave it a new history
+    cdef Py_ssize_t seen                # of a view: how many of its base's are in its own
     cdef list hooks                     # of a leaf; those of other tensors live on the node
     cdef object __weakref__
 
@@ -81,6 +82,7 @@ cdef class Tensor(TensorBase, TensorMethods):
     @property
     def requires_grad(self):
         """Whether backward() computes a gradient for this tensor."""
+        keep_up(self)
         return self._requires_grad
 
     @requires_grad.setter
@@ -88,6 +90,7 @@ cdef class Tensor(TensorBase, TensorMethods):
         if value and not self.dtype.is_floating_point:
             raise errors.DTypeError("requires_grad: only floating-point tensors can require "
                                     f"gradients, this one is {self.dtype.name}")
+        keep_up(self)
         if not value and self.node is not None:
             raise errors.GradientError("requires_grad: only leaf tensors can be switched off; "
                                        "use .detach() for the result of an operation")
@@ -95,11 +98,13 @@ cdef class Tensor(TensorBase, TensorMethods):
 
     @property
     def is_leaf(self):
+        keep_up(self)
         return self.node is None
 
     @property
     def grad_fn(self):
         """The node of the graph that computed this tensor, None for leaves."""
+        keep_up(self)
         return self.node
 
     @property
@@ -157,6 +162,7 @@ cdef class Tensor(TensorBase, TensorMethods):
 
         Returns a handle whose remove() takes the hook away.
         """
+        keep_up(self)
         if not self._requires_grad:
             raise errors.GradientError("register_hook: this tensor does not require a gradient")
         cdef list hooks
@@ -173,6 +179,7 @@ cdef class Tensor(TensorBase, TensorMethods):
 
     def retain_grad(self):
         """Keep .grad of a tensor that is not a leaf."""
+        keep_up(self)
         if not self._requires_grad:
             raise errors.GradientError("retain_grad: this tensor does not require a gradient")
         if self.node is not None:
@@ -441,6 +448,7 @@ cdef object apply(Op op, tuple args):
         a = args[i]
         if isinstance(a, Tensor):
             t = <Tensor>a
+            keep_up(t)
             record |= t._requires_grad
             a = t.array
             if cnp.PyArray_Check(a):
@@ -475,15 +483,14 @@ cdef object apply(Op op, tuple args):
     if record and vjp is not None and not minidl_no_grad:
         return record_node(op, args, out, vjp)
     if type(out) is tuple:
-        return tuple([wrap_view(op, o) for o in <tuple>out])
-    return wrap_view(op, out)
+        return tuple([wrap_view(op, args, o) for o in <tuple>out])
+    return wrap_view(op, args, out)
 
 
-cdef inline Tensor wrap_view(Op op, object array):
+cdef inline Tensor wrap_view(Op op, tuple args, object array):
     cdef Tensor t = wrap(array)
     if op.view:
-        t.is_view = True
-        t.epoch = _epoch
+        link_view(t, args)
     return t
 
 
@@ -500,8 +507,6 @@ cdef object record_node(Op op, tuple args, object out, object vjp):
         if isinstance(args[i], Tensor):
             t = <Tensor>args[i]
             if t._requires_grad:
-                if t.is_view and t.epoch != _epoch and t.node is not None:
-                    check_view(op, t)
                 parent = t if t.node is None else t.node
                 wanted = True
         Py_INCREF(parent)
@@ -515,9 +520,9 @@ cdef object record_node(Op op, tuple args, object out, object vjp):
     node.epoch = _epoch
     node.slot = -1
     if type(out) is not tuple:
-        return attach(wrap_view(op, out), node)
+        return attach(wrap_view(op, args, out), node)
     node.outputs = <int>len(<tuple>out)
-    return tuple([attach_slot(wrap_view(op, (<tuple>out)[i]), node, <int>i)
+    return tuple([attach_slot(wrap_view(op, args, (<tuple>out)[i]), node, <int>i)
                   for i in range(node.outputs)])
 
 
@@ -537,15 +542,6 @@ cdef Tensor attach_slot(Tensor t, Node node, int slot):
     output.epoch = node.epoch
     output.slot = slot
     return attach(t, output)
-
-
-cdef int check_view(Op op, Tensor t) except -1:
-    epoch, writer = last_write(t.array)
-    if epoch > t.epoch:
-        raise errors.GradientError(
-            f"{op.__name__}: a view of shape {t.array.shape} is out of date: the tensor it views "
-            f"was changed by the in-place {writer} after the view was made; make the view again")
-    return 0
 
 
 cdef int check_finite(Op op, tuple raw, object out) except -1:

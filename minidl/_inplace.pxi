@@ -40,10 +40,10 @@ def inplace(fn, Tensor self, *args, **kwargs):
     fn sees a copy of the old values when it records, so its gradient stays right.
     """
     name = fn.__name__ + "_"
-    cdef bint record = self._requires_grad
+    cdef bint record = self.requires_grad
     cdef Tensor before = self, out
-    for a in args:
-        if isinstance(a, Tensor) and (<Tensor>a)._requires_grad:
+    for a in (*args, *kwargs.values()):
+        if isinstance(a, Tensor) and a.requires_grad:
             record = True
     record = record and not minidl_no_grad
     check_writable(self, name, record)
@@ -61,14 +61,13 @@ def inplace(fn, Tensor self, *args, **kwargs):
     self.array[...] = out.array
     mark_written(self.array, name)
     if record:
-        self.node = out.node
-        self._requires_grad = out._requires_grad
+        set_history(self, out)
     return self
 
 
 def overwrite(Tensor self, str name, values):
     """Write raw values over a tensor outside the graph (init, optimizers, copy_ under no_grad)."""
-    check_writable(self, name, self._requires_grad and not minidl_no_grad)
+    check_writable(self, name, self.requires_grad and not minidl_no_grad)
     self.array[...] = values
     mark_written(self.array, name)
     return self
@@ -82,20 +81,84 @@ def written(Tensor self, str name):
 def rebase(Tensor self, Tensor out, str name):
     """Give `self`, whose memory has just been written by `name`, the history of `out`."""
     mark_written(self.array, name)
-    self.node = out.node
-    self._requires_grad = out._requires_grad
+    set_history(self, out)
     return self
 
 
 def check_writable(Tensor self, str name, bint record):
     """Refuse an in-place write that the graph or the memory does not allow."""
-    if record and self.node is None and self._requires_grad:
-        raise errors.GradientError(f"{name}: a leaf tensor that requires a gradient cannot be "
-                                   "changed in place; do it under md.no_grad()")
-    if record and self.is_view:
-        raise errors.UnsupportedError(f"{name}: a view cannot be changed in place while gradients "
-                                      "are recorded; assign to the tensor it views, as in "
-                                      "x[i] = x[i] + y")
+    cdef Tensor owner = self if self.base is None else self.base
+    if record and owner.node is None and owner._requires_grad:
+        what = "a leaf tensor" if owner is self else "a view of a leaf tensor"
+        raise errors.GradientError(f"{name}: {what} that requires a gradient cannot be changed in "
+                                   "place; do it under md.no_grad()")
+    if record and owner is not self and not cnp.PyArray_Check(self.array):
+        raise errors.UnsupportedError(f"{name}: a view on a device cannot be changed in place "
+                                      "while gradients are recorded; assign to the tensor it views")
     if cnp.PyArray_Check(self.array) and not self.array.flags.writeable:
         raise errors.ArgumentError(f"{name}: this tensor's memory is read-only (an expanded or "
                                    "mapped tensor); use .clone() first")
+
+
+# ----------------------------------------------------------------------------------------- views
+
+cdef int link_view(Tensor t, tuple args) except -1:
+    """Note whose memory the result of a view op shows: an argument's, or what that shows itself."""
+    cdef object root = root_of(t.array)
+    cdef Tensor base
+    for a in args:
+        if isinstance(a, Tensor) and root_of((<Tensor>a).array) is root:
+            base = (<Tensor>a).base
+            t.base = <Tensor>a if base is None else base
+            t.seen = t.base.histories
+            return 0
+    return 0
+
+
+cdef inline int keep_up(Tensor t) except -1:
+    """Give a view the history that an in-place op has given to its base since."""
+    if t.base is not None and t.base.histories != t.seen:
+        follow(t)
+    return 0
+
+
+cdef int follow(Tensor view) except -1:
+    cdef Tensor base = view.base
+    view.seen = base.histories
+    if root_of(view.array) is not root_of(base.array):
+        view.base = None                # .data was assigned: they share nothing any more
+        return 0
+    view.node = None
+    view._requires_grad = base._requires_grad
+    if base.node is not None:
+        where = _strided.layout(base.array, view.array)
+        view.node = new_node("view", (base.node,), _strided.read_vjp(backend_of(base.array), where))
+    return 0
+
+
+cdef int set_history(Tensor self, Tensor out) except -1:
+    """What a recorded in-place op computed, `out`, is how self, or its part of its base, came."""
+    cdef Tensor base = self.base
+    if base is not None and root_of(self.array) is root_of(base.array):
+        where = _strided.layout(base.array, self.array)
+        base.node = new_node("write to a view", (base.node, out.node),
+                             _strided.write_vjp(backend_of(base.array), where))
+        base._requires_grad = True
+        base.histories += 1
+        return follow(self)
+    self.base = None
+    self.node = out.node
+    self._requires_grad = out._requires_grad
+    self.histories += 1
+    return 0
+
+
+cdef Node new_node(str name, tuple parents, object vjp):
+    cdef Node node = Node.__new__(Node)
+    node.name = name
+    node.parents = parents
+    node.need = tuple([parent is not None for parent in parents])
+    node.vjp = vjp
+    node.epoch = _epoch
+    node.slot = -1
+    return node

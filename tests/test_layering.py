@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # the top of minidl/ needs a place here.
 LAYERS = [
     ["minidl_kernels"],
-    ["errors", "_methods"],
+    ["errors", "_methods", "_strided"],
     ["dtypes"],
     ["_core", "_inplace", "_backward"],
     ["grad_mode"],

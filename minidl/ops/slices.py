@@ -59,11 +59,14 @@ def diagonal(be, input, offset=0, dim1=0, dim2=1):
                                 "dimensions are not two different dims")
     shape = input.shape
 
+    def part(x):
+        d = x.diagonal(offset, a, b)
+        d.flags.writeable = x.flags.writeable  # NumPy hands out read-only diagonals
+        return d
+
     def vjp(g, need):
         out = be.zeros(shape, g.dtype)
-        d = out.diagonal(offset, a, b)
-        d.flags.writeable = True
-        d[...] = g
+        part(out)[...] = g
         return out
 
-    return input.diagonal(offset, a, b), vjp
+    return part(input), vjp
