@@ -177,6 +177,46 @@ def test_gradient_of_a_view_made_before_the_first_recorded_write():
     np.testing.assert_array_equal(v.grad.numpy(), [2, 2, 2])
 
 
+NOT_NEEDED = {  # f(x, w) -> what may be overwritten before backward, as in PyTorch
+    "matmul": lambda x, w: x @ w,
+    "linear": lambda x, w: md.nn.functional.linear(x, w),
+    "neg": lambda x, w: -x,
+    "number times": lambda x, w: 2 * x,
+    "sum": lambda x, w: x.sum(0),
+    "max": lambda x, w: x.max(dim=1).values,
+    "where": lambda x, w: md.where(md.tensor([True, False]), x, w),
+    "copy": lambda x, w: md.zeros(2, 2).copy_(x),
+}
+
+
+@pytest.mark.parametrize("name", NOT_NEEDED)
+def test_results_that_no_gradient_needs_can_be_overwritten(name):
+    leaf = md.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    NOT_NEEDED[name](leaf * 1, leaf * 2).sum().backward()
+    expected, leaf.grad = leaf.grad.numpy().copy(), None
+    y = NOT_NEEDED[name](leaf * 1, leaf * 2)
+    y += 1
+    y.sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x * 2, lambda x: 2 * x, lambda x: x / 2, lambda x: -x, lambda x: x.max(dim=1).values,
+    lambda x: md.where(md.tensor([True, False]), x, 1.0), lambda x: md.zeros(2, 2).copy_(x),
+    lambda x: md.nn.functional.linear(md.ones(2, 2), md.ones(2, 2), x[0]),
+    lambda x: md.div(x, 2.0, rounding_mode="trunc"),
+])
+def test_arguments_that_no_gradient_needs_can_be_overwritten(function):
+    leaf = md.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    function(leaf * 1).sum().backward()
+    expected, leaf.grad = leaf.grad.numpy().copy(), None
+    x = leaf * 1
+    y = function(x)
+    x.mul_(5)
+    y.sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), expected)
+
+
 def test_a_view_of_a_leaf_is_protected():
     w = md.ones(2, 3, requires_grad=True)
     with pytest.raises(errors.GradientError, match="add_: a view of a leaf tensor"):

@@ -107,13 +107,15 @@ def _same_kind(name, saved, doc):
             raise errors.UnsupportedError(f"{name}: not defined for bool tensors; convert with "
                                           ".int() or use logical_not")
         y = getattr(be, name)(input)
+        if not saved:
+            return y, lambda g, need: getattr(be, name)(g)
         s = y if saves_y else input
         return y, lambda g, need: getattr(be, name_grad)(g, s)
 
     return _register(fn, name, doc)
 
 
-neg = _same_kind("neg", "y", "-x.")
+neg = _same_kind("neg", "", "-x.")
 abs = _same_kind("abs", "x", "The absolute value.")
 square = _same_kind("square", "x", "x * x.")
 relu = _same_kind("relu", "y", "max(x, 0).")
@@ -136,6 +138,7 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
     `numbers` says which operands may be Python numbers: "any", "one", "second" or "none".
     """
     name_grad = name + "_grad"
+    scales = name in ("mul", "div")
 
     def fn(be, input, other):
         a, b = input, other
@@ -156,6 +159,11 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
             raise
         if not differentiable or y.dtype.kind != "f":
             return y, None
+        if dtype_b is None and scales:  # by a number: the gradient needs no tensor
+            scale = getattr(be, name)
+            return y, lambda g, need: scale(g, b)
+        if dtype_a is None and name == "mul":
+            return y, lambda g, need: (None, be.mul(g, a))
         if saves:
             grad = getattr(be, name_grad)
             if dtype_a == dtype_b or dtype_a is None or dtype_b is None:
@@ -260,7 +268,8 @@ def trunc_divide(be, input, other):
     be, a, b = promote("div", input, other)
     if a.dtype.kind == "f":
         y = be.trunc(be.div(a, b))
-        return y, lambda g, need: tuple(be.zeros(np.shape(x), g.dtype) for x in (input, other))
+        shapes = np.shape(input), np.shape(other)
+        return y, lambda g, need: tuple(be.zeros(s, g.dtype) for s in shapes)
     quotient = be.floor_divide(a, b)
     inexact = (quotient * b != a) & (quotient < 0)
     return quotient + inexact.astype(a.dtype), None
@@ -321,13 +330,14 @@ def _where(be, condition, input, other):
     be, a, b = promote("where", input, other)
     check_broadcast("where", condition.shape, a.shape, b.shape)
     y = be.where(condition, a, b)
+    shape_a, shape_b = a.shape, b.shape
+    kinds = tuple(getattr(x, "dtype", None) for x in (input, other))
 
     def vjp(g, need):
         zero = np.zeros((), g.dtype)
-        da = be.sum_to(be.where(condition, g, zero), a.shape) if need[1] else None
-        db = be.sum_to(be.where(condition, zero, g), b.shape) if need[2] else None
-        return (None, *cast_back(be, (da, db), tuple(getattr(x, "dtype", None)
-                                                     for x in (input, other))))
+        da = be.sum_to(be.where(condition, g, zero), shape_a) if need[1] else None
+        db = be.sum_to(be.where(condition, zero, g), shape_b) if need[2] else None
+        return (None, *cast_back(be, (da, db), kinds))
 
     return y, vjp
 

@@ -39,9 +39,10 @@ def picked(be, input, dim, keepdim, name):
     x = input if shape else input.reshape(1)
     at = np.expand_dims(getattr(be, "arg" + name)(x, d), d)
     values = np.take_along_axis(x, at, d)
+    full = x.shape
 
     def vjp(gs, need):
-        dx = be.zeros(x.shape, gs[0].dtype)
+        dx = be.zeros(full, gs[0].dtype)
         np.put_along_axis(dx, at, gs[0].reshape(at.shape), d)
         return dx.reshape(shape)
 

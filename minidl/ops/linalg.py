@@ -50,10 +50,11 @@ def matmul(be, input, other):
     if input.ndim == 1 or other.ndim == 1:
         shape = y.shape[:-2] + y.shape[-2:-1] * (input.ndim > 1) + y.shape[-1:] * (other.ndim > 1)
         out = y.reshape(shape)
+    full = y.shape  # not y itself: the result may be overwritten
 
     def vjp(g, need):
         da = db = None
-        g = _reshaped(be, g, y.shape) if g.shape != y.shape else g
+        g = _reshaped(be, g, full) if g.shape != full else g
         if need[0]:
             da = be.sum_to(be.matmul(g, b.swapaxes(-1, -2)), a.shape).reshape(input.shape)
         if need[1]:
@@ -102,7 +103,7 @@ def linear(be, input, weight, bias=None):
             dx = be.matmul(g.reshape(-1, n), weight).reshape(input.shape)
         if need[1]:
             dw = be.linear_grad_weight(g, input)
-        if bias is not None and need[2]:
+        if len(need) > 2 and need[2]:
             db = be.sum_to(g, (n,))
         return dx, dw, db
 
@@ -112,10 +113,11 @@ def linear(be, input, weight, bias=None):
 def _linear_scalar_bias(be, input, weight, bias):
     """A bias of one element, broadcast over all outputs."""
     y, vjp = linear.fn(be, input, weight, np.broadcast_to(bias.reshape(-1), weight.shape[:1]))
+    shape = bias.shape
 
     def vjp_scalar(g, need):
         dx, dw, db = vjp(g, need)
-        return dx, dw, None if db is None else be.sum_to(db, (1,)).reshape(bias.shape)
+        return dx, dw, None if db is None else be.sum_to(db, (1,)).reshape(shape)
 
     return y, vjp_scalar
 

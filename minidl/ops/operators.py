@@ -35,8 +35,8 @@ def copy(be, input, src):
     """src broadcast to input's shape and converted to its dtype."""
     check_broadcast("copy_", input.shape, src.shape)
     y = be.cast(np.broadcast_to(src, np.broadcast_shapes(input.shape, src.shape)), input.dtype)
-    return y, lambda g, need: (be.zeros(g.shape, g.dtype),
-                               be.cast(be.sum_to(g, src.shape), src.dtype))
+    shape, dtype = src.shape, src.dtype
+    return y, lambda g, need: (be.zeros(g.shape, g.dtype), be.cast(be.sum_to(g, shape), dtype))
 
 
 def zero_(self):
