@@ -92,6 +92,9 @@ class Op:
     __name__: str
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+class Saved:
+    def __call__(self, g: Any, need: tuple[bool, ...]) -> Any: ...
+
 def op(
     fn: Callable[..., Any] | None = None,
     *,
@@ -99,6 +102,8 @@ def op(
     view: bool = False,
     storage: bool = False,
     name: str | None = None,
+    kernel: str | None = None,
+    kernel_vjp: Callable[..., Any] | None = None,
 ) -> Any: ...
 def set_operators(*ops: Op) -> None: ...
 def detect_nonfinite_enabled(value: bool | None = None) -> bool: ...

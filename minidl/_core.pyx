@@ -308,10 +308,13 @@ cdef class Node:
 
     cdef int check_saved(self) except -1:
         """Refuse to compute with saved arrays that an in-place op has overwritten since."""
-        cdef tuple cells = getattr(self.vjp, "__closure__", None) or ()
-        names = self.vjp.__code__.co_freevars if cells else ()
-        for name, cell in zip(names, cells):
-            saved = cell.cell_contents
+        if isinstance(self.vjp, Saved):
+            kept = (("input", (<Saved>self.vjp).input), ("other", (<Saved>self.vjp).other))
+        else:
+            cells = getattr(self.vjp, "__closure__", None) or ()
+            kept = zip(self.vjp.__code__.co_freevars if cells else (),
+                       [cell.cell_contents for cell in cells])
+        for name, saved in kept:
             for array in saved if isinstance(saved, (tuple, list)) else (saved,):
                 if isinstance(array, np.ndarray):
                     epoch, writer = last_write(array)
@@ -339,6 +342,9 @@ cdef class Op:
     cdef bint view
     cdef bint variadic                  # fn(be, *arrays)
     cdef bint storage
+    cdef object kernel                  # see _shortcut.pxi; None: no short cut
+    cdef object kernel_grad
+    cdef object kernel_vjp
 
     def __call__(self, *args, **kwargs):
         if kwargs or (len(args) > len(self.params) and not self.variadic):
@@ -384,7 +390,8 @@ cdef class Op:
         return tuple(values)
 
 
-def op(fn=None, *, method=True, view=False, storage=False, name=None):
+def op(fn=None, *, method=True, view=False, storage=False, name=None, kernel=None,
+       kernel_vjp=None):
     """Turn `fn(be, *arrays)`, which returns (result, vjp), into an op on tensors.
 
     The op is attached to Tensor under its name (the function's, unless given) unless method=False.
@@ -392,9 +399,13 @@ def op(fn=None, *, method=True, view=False, storage=False, name=None):
     only moves elements and so takes float16 and bfloat16 too, as views do. vjp(g, need) returns one
     gradient (or None) per positional argument; need[i] is False where nobody will look at it. A
     function that returns a tuple of arrays as its result gets a tuple of gradients in vjp.
+
+    `kernel` names a kernel of two operands that is the whole op where both are float32 tensors of
+    one shape; its gradient is kernel_vjp, or the kernel's own where that needs the operands.
     """
     if fn is None:
-        return lambda f: op(f, method=method, view=view, storage=storage, name=name)
+        return lambda f: op(f, method=method, view=view, storage=storage, name=name, kernel=kernel,
+                            kernel_vjp=kernel_vjp)
     cdef Op self = Op.__new__(Op)
     code = fn.__code__
     self.fn = fn
@@ -405,6 +416,10 @@ def op(fn=None, *, method=True, view=False, storage=False, name=None):
     self.view = view
     self.variadic = bool(code.co_flags & 4)
     self.storage = view or storage
+    if kernel is not None:
+        self.kernel = getattr(HOST, kernel)
+        self.kernel_grad = getattr(HOST, kernel + "_grad")
+        self.kernel_vjp = kernel_vjp
     if method:
         setattr(TensorMethods, self.__name__, self)
     return self
@@ -412,6 +427,10 @@ def op(fn=None, *, method=True, view=False, storage=False, name=None):
 
 cdef inline object apply2(object op, object a, object b):
     """op(a, b) for the binary operators; lets Python try the other operand's class."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and (<Op>op).kernel is not None:
+        out = shortcut(<Op>op, <Tensor>a, <Tensor>b)
+        if out is not None:
+            return out
     if not isinstance(a, Tensor) and not isinstance(a, (int, float, np.ndarray, np.generic)):
         return NotImplemented
     if not isinstance(b, Tensor) and not isinstance(b, (int, float, np.ndarray, np.generic)):
@@ -499,16 +518,12 @@ cdef object record_node(Op op, tuple args, object out, object vjp):
     cdef Py_ssize_t i, n = len(args)
     cdef Node node = Node.__new__(Node)
     cdef tuple parents = PyTuple_New(n), need = PyTuple_New(n)
-    cdef Tensor t
     cdef object parent, wanted
     for i in range(n):
         parent = None
-        wanted = False
         if isinstance(args[i], Tensor):
-            t = <Tensor>args[i]
-            if t._requires_grad:
-                parent = t if t.node is None else t.node
-                wanted = True
+            parent = origin(<Tensor>args[i])
+        wanted = parent is not None
         Py_INCREF(parent)
         PyTuple_SET_ITEM(parents, i, parent)
         Py_INCREF(wanted)
@@ -575,5 +590,6 @@ def grad_enabled(value=None):
     return before
 
 
+include "_shortcut.pxi"
 include "_inplace.pxi"
 include "_backward.pxi"

@@ -17,7 +17,7 @@ from minidl.ops.promotion import (
     floating,
     promote,
 )
-from minidl_kernels import EXACT
+from minidl_kernels import EXACT, HOST
 
 __all__ = [
     "abs", "absolute", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
@@ -171,7 +171,19 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
             return y, lambda g, need: cast_back(be, grad(g, a, b, need), (dtype_a, dtype_b))
         return y, linear_vjp(be, np.shape(a), np.shape(b), dtype_a, dtype_b, name == "sub")
 
-    return _register(fn, name, doc)
+    if not differentiable:
+        return _register(fn, name, doc)
+    return _register(fn, name, doc, kernel=name,
+                     kernel_vjp=None if saves else _sub_vjp if name == "sub" else _add_vjp)
+
+
+def _add_vjp(g, need):
+    """Of a + b for operands of one shape."""
+    return g, g
+
+
+def _sub_vjp(g, need):
+    return g, HOST.neg(g) if need[1] else None
 
 
 def check_tensors(name, first, second, numbers):
