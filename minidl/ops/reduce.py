@@ -25,8 +25,8 @@ def reduced(name, x, dim):
 
 def spread(g, dims, ndim, keepdim):
     """The gradient of a reduction with its reduced dims back, of size 1."""
-    if keepdim or not ndim:
-        return g
+    if keepdim or len(dims) == ndim:
+        return g                        # of all dims: one number, which broadcasts as it is
     shape = list(g.shape)
     for d in sorted(dims):
         shape.insert(d, 1)
@@ -85,7 +85,7 @@ def sum(be, input, dim=None, keepdim=False, dtype=None):
     ndim = x.ndim
 
     def vjp(g, need):
-        dx = np.broadcast_to(spread(g, dims, ndim, keepdim), shape)
+        dx = be.broadcast_to(spread(g, dims, ndim, keepdim), shape)
         return dx if dx.dtype == before else be.cast(dx, before)
 
     return as_dtype(be, be.sum(x, dims, keepdim), x.dtype), vjp
@@ -105,7 +105,7 @@ def mean(be, input, dim=None, keepdim=False, dtype=None):
 
     def vjp(g, need):
         each = be.mul(spread(g, dims, ndim, keepdim), g.dtype.type(1 / n if n else 0))
-        dx = np.broadcast_to(each, shape)
+        dx = be.broadcast_to(each, shape)
         return dx if dx.dtype == before else be.cast(dx, before)
 
     return y, vjp

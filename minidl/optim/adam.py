@@ -61,9 +61,11 @@ class Adam(Optimizer):
         """One step of the parameters of a group, those at the same step number together."""
         by_step: dict[int, list[Tensor]] = {}
         for param in params:
-            state = self._state(param, group["amsgrad"])
-            state["step"] += 1
-            by_step.setdefault(state["step"], []).append(param)
+            state = self.state.get(param)
+            if state is None:
+                state = self.state[param] = self._first_state(param, group["amsgrad"])
+            step = state["step"] = int(state["step"]) + 1  # PyTorch saves it as a tensor
+            by_step.setdefault(step, []).append(param)
         for step, together in by_step.items():
             if group["amsgrad"]:
                 self._amsgrad(group, together, step)
@@ -71,15 +73,10 @@ class Adam(Optimizer):
             for backend, some in by_backend(together).items():
                 self._fused(backend, group, some, step)
 
-    def _state(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
-        state = self.state.get(param)
-        if state is None:
-            state = self.state[param] = {"step": 0}
-            names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-            for name in names if amsgrad else names[:2]:
-                state[name] = ops.zeros_like(param)
-        state["step"] = int(state["step"])  # PyTorch saves it as a tensor
-        return state
+    def _first_state(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+        moments = {name: ops.zeros_like(param) for name in (names if amsgrad else names[:2])}
+        return {"step": 0, **moments}
 
     def _fused(self, backend: Any, group: dict[str, Any], params: list[Tensor], step: int) -> None:
         states = [self.state[param] for param in params]

@@ -11,13 +11,16 @@ from minidl._core import Tensor, written
 from minidl_kernels import EXACT, HOST
 
 
+FLOAT32 = np.dtype(np.float32)
+
+
 def backend_of(tensor: Tensor) -> Any:
     """The backend that updates ``tensor`` in place: its device's, the compiled kernels for plain
     float32 memory, NumPy for every other dtype and for views."""
     array = tensor.array
     if not isinstance(array, np.ndarray):
         return array.backend
-    return HOST if array.dtype == np.float32 and array.flags.carray else EXACT
+    return HOST if array.dtype is FLOAT32 and array.flags.carray else EXACT
 
 
 def by_backend(tensors: Iterable[Tensor]) -> dict[Any, list[Tensor]]:
@@ -30,11 +33,8 @@ def by_backend(tensors: Iterable[Tensor]) -> dict[Any, list[Tensor]]:
 
 def gradients(params: list[Tensor]) -> list[Any]:
     """The raw gradients of ``params``, contiguous."""
-    grads = []
-    for param in params:
-        grad = param.grad.array
-        grads.append(EXACT.contiguous(grad) if isinstance(grad, np.ndarray) else grad)
-    return grads
+    grads = [param.grad.array for param in params]
+    return [EXACT.contiguous(g) if isinstance(g, np.ndarray) else g for g in grads]
 
 
 def mark_written(tensors: list[Tensor], name: str) -> None:
