@@ -51,7 +51,7 @@ def test_saved_operands_that_were_overwritten_are_refused():
     x, y = a * 1.0, b * 1.0
     z = x * y
     y.add_(1.0)
-    with pytest.raises(RuntimeError, match="'other'.*which mul saved.*overwritten by.*add_"):
+    with pytest.raises(RuntimeError, match=r"'other'.*which mul saved.*overwritten by.*add_"):
         z.sum().backward()
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from minidl._core import Tensor, written
 from minidl_kernels import EXACT, HOST
 
-
 FLOAT32 = np.dtype(np.float32)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidl_kernels.cpu.memory import broadcast_to
+from minidl_kernels.cpu.memory import broadcast_to as broadcast_to  # a view at C's cost
 from minidl_kernels.cpu.memory import empty_array as empty
 
 
