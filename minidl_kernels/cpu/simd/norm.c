@@ -163,6 +163,7 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             const float rest = (float)((near - mean[r]) * scale[r]);
             job->mean[first + r] = near;
             job->rstd[first + r] = rstd;
+            if (first + r + group < end) ROW_PREFETCH(x + group * C, C);
             for (ptrdiff_t i = 0; i < C; i++) y[i] = ((x[i] - near) * rstd + rest) * w[i] + b[i];
         }
     }
