@@ -11,6 +11,7 @@ from minidl.ops.index import *
 from minidl.ops.interop import *
 from minidl.ops.join import *
 from minidl.ops.linalg import *
+from minidl.ops.logic import *
 from minidl.ops.masked import *
 from minidl.ops.neural import *
 from minidl.ops.printing import *

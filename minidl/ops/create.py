@@ -9,6 +9,7 @@ from minidl._core import Tensor
 from minidl._methods import TensorMethods
 from minidl.ops.device import check_device
 from minidl.ops.dims import check_memory_format, integer, sizes
+from minidl.ops.promotion import element
 from minidl_kernels import EXACT
 
 __all__ = ["arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_numpy", "full",
@@ -49,6 +50,9 @@ def as_array(name, data, dtype):
         array = np.asarray(data)
     else:
         array = from_python(name, data, wanted)
+        if wanted is not None and wanted.kind in "iu" and array.size and array.dtype.kind != "b":
+            for extreme in (array.min(), array.max()):
+                element(name, extreme.item(), wanted)
     if wanted is None:
         dtypes.from_numpy_dtype(array.dtype, name)
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -199,13 +203,7 @@ def number(name, value, dtype):
         value = value.item()
     if not isinstance(value, (bool, int, float, np.number, np.bool_)):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
-    d = dtypes.as_dtype(dtype, name)
-    if d.category == 1:
-        limits = np.iinfo(d.numpy)
-        if not math.isfinite(value) or not limits.min <= int(value) <= limits.max:
-            raise errors.ArgumentError(f"{name}: {value} does not fit {d.name}")
-        return int(value)
-    return bool(value) if d is dtypes.bool else value
+    return element(name, value, dtypes.as_dtype(dtype, name).numpy)
 
 
 def _like(input, value, name, dtype, device, requires_grad, memory_format):
@@ -297,9 +295,11 @@ def arange(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=
         if step == 0:
             raise errors.ArgumentError("arange: a step below 1 never moves in int64")
     n = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    d = dtypes.as_dtype(dtype, "arange")
+    if d.category == 1 and not whole:  # as many as in floating point, in whole steps
+        start, step, whole = int(start), int(step), True
     values = np.arange(n, dtype=np.int64 if whole else np.float64) * step + start
-    return Tensor(EXACT.cast(values, dtypes.as_dtype(dtype, "arange").numpy),
-                  requires_grad=requires_grad)
+    return Tensor(EXACT.cast(values, d.numpy), requires_grad=requires_grad)
 
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):

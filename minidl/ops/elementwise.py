@@ -1,4 +1,4 @@
-"""Elementwise ops: arithmetic, functions of one tensor, comparisons and logic.
+"""Elementwise ops: arithmetic, functions of one tensor, comparisons, choices.
 
 The formulas live in minidl_kernels/scalar.h and reference/elementwise.py. A kernel `exp` comes with
 `exp_grad(g, saved)`, where saved is the input x or the result y; a kernel `mul` of two operands
@@ -14,27 +14,29 @@ from minidl.ops.promotion import (
     backend_for,
     cast_back,
     check_broadcast,
+    check_integers,
+    check_tensors,
+    element,
     floating,
     promote,
 )
 from minidl_kernels import EXACT, HOST
 
 __all__ = [
-    "abs", "absolute", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
-    "clamp", "clip", "cos", "div", "divide", "eq", "erf", "exp", "exp2", "expm1", "floor",
-    "floor_divide", "fmod", "ge", "gelu", "greater", "greater_equal", "gt", "isfinite", "isinf",
-    "isnan", "le", "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsigmoid", "lt", "maximum", "minimum", "mul",
-    "multiply", "ne", "neg", "negative", "not_equal", "pow", "reciprocal", "relu", "remainder",
-    "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "softplus", "sqrt", "square", "sub",
-    "subtract", "tanh", "true_divide", "trunc", "where",
+    "abs", "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "clamp", "clip",
+    "cos", "div", "divide", "eq", "erf", "exp", "exp2", "expm1", "floor", "floor_divide", "fmod",
+    "ge", "gelu", "greater", "greater_equal", "gt", "le", "lerp", "less", "less_equal", "log",
+    "log10", "log1p", "log2", "logsigmoid", "lt", "maximum", "minimum", "mul", "multiply", "ne",
+    "neg", "negative", "not_equal", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt",
+    "sigmoid", "sign", "silu", "sin", "softplus", "sqrt", "square", "sub", "subtract", "tanh",
+    "true_divide", "trunc", "where",
 ]
 
 _F32 = np.dtype(np.float32)
 _Array = np.ndarray
 
 
-def _register(fn, name, doc, **options):
+def register(fn, name, doc, **options):
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
     return op(fn, **options)
@@ -42,33 +44,37 @@ def _register(fn, name, doc, **options):
 
 # ----------------------------------------------------------------------------- one operand
 
-def unary(name, saved, doc):
+def unary(name, saved, doc, integers=True):
     """The op of a kernel of one operand whose gradient needs the saved "x" or "y"."""
     name_grad = name + "_grad"
     saves_y = saved == "y"
 
     def fn(be, input):
         if input.dtype.kind != "f":
+            if not integers:
+                raise errors.DTypeError(f"{name}: expected a floating-point tensor, got "
+                                        f"{input.dtype.name}; convert with .float()")
             input = floating(input)
             be = backend_for(input.dtype)
         y = getattr(be, name)(input)
         s = y if saves_y else input
         return y, lambda g, need: getattr(be, name_grad)(g, s)
 
-    return _register(fn, name, doc)
+    return register(fn, name, doc)
 
 
 def rounding(name, doc):
     """The op of a step function: its gradient is zero and integers pass unchanged."""
     def fn(be, input):
-        if input.dtype.kind == "b":
+        if input.dtype.kind == "b" and name != "sign":
             raise errors.UnsupportedError(f"{name}: not defined for bool tensors")
         if input.dtype.kind != "f":
-            return np.asarray(np.sign(input)) if name == "sign" else EXACT.copy(input), None
+            whole = name != "sign" or input.dtype.kind == "b"
+            return EXACT.copy(input) if whole else np.asarray(np.sign(input)), None
         y = getattr(be, name)(input)
         return y, lambda g, need: be.zeros(g.shape, g.dtype)
 
-    return _register(fn, name, doc)
+    return register(fn, name, doc)
 
 
 exp = unary("exp", "y", "e to the power of each element.")
@@ -84,12 +90,12 @@ sin = unary("sin", "x", "Sine.")
 cos = unary("cos", "x", "Cosine.")
 tanh = unary("tanh", "y", "Hyperbolic tangent.")
 sigmoid = unary("sigmoid", "y", "1 / (1 + exp(-x)).")
-logsigmoid = unary("logsigmoid", "x", "log(sigmoid(x)).")
+logsigmoid = unary("logsigmoid", "x", "log(sigmoid(x)).", integers=False)
 erf = unary("erf", "x", "The error function.")
-silu = unary("silu", "x", "x * sigmoid(x).")
-gelu_erf = unary("gelu", "x", "x * Phi(x), exact.")
-gelu_tanh = unary("gelu_tanh", "x", "x * Phi(x) by the tanh approximation.")
-softplus_unit = unary("softplus", "x", "log(1 + exp(x)).")
+silu = unary("silu", "x", "x * sigmoid(x).", integers=False)
+gelu_erf = unary("gelu", "x", "x * Phi(x), exact.", integers=False)
+gelu_tanh = unary("gelu_tanh", "x", "x * Phi(x) by the tanh approximation.", integers=False)
+softplus_unit = unary("softplus", "x", "log(1 + exp(x)).", integers=False)
 reciprocal = unary("reciprocal", "y", "1 / x.")
 floor = rounding("floor", "The largest integer not above x.")
 ceil = rounding("ceil", "The smallest integer not below x.")
@@ -98,21 +104,23 @@ sign = rounding("sign", "-1, 0 or 1.")
 
 
 def _same_kind(name, saved, doc):
-    """A unary op that keeps integers as they are (neg, abs, square, relu)."""
+    """A unary op that keeps integers as they are (neg, abs, square, relu); it may save nothing."""
     name_grad = name + "_grad"
     saves_y = saved == "y"
 
     def fn(be, input):
         if input.dtype.kind == "b":
-            raise errors.UnsupportedError(f"{name}: not defined for bool tensors; convert with "
-                                          ".int() or use logical_not")
+            if name != "square":
+                raise errors.UnsupportedError(f"{name}: not defined for bool tensors; convert with "
+                                              ".int() or use logical_not")
+            input = input.astype(np.int64)
         y = getattr(be, name)(input)
         if not saved:
             return y, lambda g, need: getattr(be, name)(g)
         s = y if saves_y else input
         return y, lambda g, need: getattr(be, name_grad)(g, s)
 
-    return _register(fn, name, doc)
+    return register(fn, name, doc)
 
 
 neg = _same_kind("neg", "", "-x.")
@@ -149,13 +157,12 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
         if not ((dtype_a is _F32 and (dtype_b is _F32 or type(b) is float))
                 or (dtype_b is _F32 and type(a) is float)):
             be, a, b = promote(name, a, b, float_result)
+            if a.dtype.kind != "f" or name == "sub":
+                check_integers(name, input, other, a.dtype)
         try:
             y = getattr(be, name)(a, b)
         except ValueError:
             check_broadcast(name, np.shape(a), np.shape(b))
-            if name == "pow":
-                raise errors.UnsupportedError("pow: integers to negative powers are not "
-                                              "supported; convert with .float()") from None
             raise
         if not differentiable or y.dtype.kind != "f":
             return y, None
@@ -172,9 +179,9 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
         return y, linear_vjp(be, np.shape(a), np.shape(b), dtype_a, dtype_b, name == "sub")
 
     if not differentiable:
-        return _register(fn, name, doc)
-    return _register(fn, name, doc, kernel=name,
-                     kernel_vjp=None if saves else _sub_vjp if name == "sub" else _add_vjp)
+        return register(fn, name, doc)
+    return register(fn, name, doc, kernel=name,
+                    kernel_vjp=None if saves else _sub_vjp if name == "sub" else _add_vjp)
 
 
 def _add_vjp(g, need):
@@ -184,13 +191,6 @@ def _add_vjp(g, need):
 
 def _sub_vjp(g, need):
     return g, HOST.neg(g) if need[1] else None
-
-
-def check_tensors(name, first, second, numbers):
-    """Refuse numbers in the places where PyTorch wants tensors."""
-    if numbers == "none" or (first and (second or numbers == "second") and numbers != "any"):
-        raise TypeError(f"{name}: the {'first' if first else 'second'} argument must be a tensor, "
-                        "not a number")
 
 
 def linear_vjp(be, shape_a, shape_b, dtype_a, dtype_b, negative):
@@ -287,7 +287,7 @@ def trunc_divide(be, input, other):
     return quotient + inexact.astype(a.dtype), None
 
 
-# ---------------------------------------------------------------------- three operands and logic
+# -------------------------------------------------------------------------------- three operands
 
 @op
 def clamp(be, input, min=None, max=None):
@@ -307,7 +307,8 @@ def clamp(be, input, min=None, max=None):
         return _clamp_tensors(be, x, *(None if b is None else as_array(b, dtype)
                                        for b in (min, max)))
     if dtype.kind != "f":
-        return be.copy(np.clip(x, min, max).astype(dtype)), None
+        limits = [None if b is None else element("clamp", b, dtype) for b in (min, max)]
+        return be.copy(np.clip(x, *limits)), None
     lo = -np.inf if min is None else float(min)
     hi = np.inf if max is None else float(max)
     y = be.clamp(x, lo, hi)
@@ -340,6 +341,9 @@ def _where(be, condition, input, other):
         raise errors.DTypeError(f"where: the condition must be a bool tensor, got "
                                 f"{condition.dtype.name}")
     be, a, b = promote("where", input, other)
+    for x in (input, other):
+        if not isinstance(x, _Array):
+            element("where", x, a.dtype)
     check_broadcast("where", condition.shape, a.shape, b.shape)
     y = be.where(condition, a, b)
     shape_a, shape_b = a.shape, b.shape
@@ -371,43 +375,6 @@ def lerp(input, end, weight):
     if (isinstance(weight, Tensor) and weight.dtype != input.dtype) or end.dtype != input.dtype:
         raise errors.DTypeError("lerp: input, end and weight must have one dtype")
     return input + weight * (end - input)
-
-
-def test(name, doc):
-    """The op of a kernel that answers with bool."""
-    def fn(be, input):
-        return getattr(EXACT, name)(input), None
-
-    return _register(fn, name, doc)
-
-
-isnan = test("isnan", "Whether each element is NaN.")
-isinf = test("isinf", "Whether each element is infinite.")
-isfinite = test("isfinite", "Whether each element is neither NaN nor infinite.")
-logical_not = test("logical_not", "Whether each element is zero.")
-
-
-def logical(name, doc):
-    def fn(be, input, other):
-        if type(input) is not _Array or type(other) is not _Array:
-            check_tensors(name, type(input) is not _Array, True, "none")
-        return getattr(EXACT, name)(input, other), None
-
-    return _register(fn, name, doc)
-
-
-logical_and = logical("logical_and", "Whether both are nonzero.")
-logical_or = logical("logical_or", "Whether either is nonzero.")
-logical_xor = logical("logical_xor", "Whether exactly one is nonzero.")
-
-
-@op
-def bitwise_not(be, input):
-    """~input for integers, not for bool."""
-    if input.dtype.kind == "f":
-        raise errors.DTypeError("bitwise_not: expected an integer or bool tensor, got "
-                                f"{input.dtype.name}")
-    return EXACT.bitwise_not(input), None
 
 
 def softplus(input, beta=1.0, threshold=20.0):

@@ -7,20 +7,22 @@ from minidl._core import inplace, op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axis
 from minidl.ops.index import add_rows
+from minidl.ops.promotion import element
 
 __all__ = ["gather", "index_add", "index_copy", "index_fill", "index_select", "scatter",
            "scatter_add", "take", "take_along_dim"]
 
 
 def scalar(name, value, dtype):
-    """A number (or 0-d tensor) as an element of dtype; a fraction does not fit an integer."""
+    """A number (or 0-d tensor) as an element of dtype."""
     if isinstance(value, np.ndarray):
         if value.ndim:
             raise errors.ShapeError(f"{name}: value must be a number or a 0-d tensor, got shape "
                                     f"{value.shape}")
     elif not isinstance(value, (int, float, np.number, np.bool_)):
         raise TypeError(f"{name}: value must be a number, got {type(value).__name__}")
-    value = np.asarray(value)
+    else:
+        return np.asarray(element(name, value, dtype), dtype)
     if value.dtype.kind == "f" and dtype.kind in "iub" and value != np.trunc(value):
         raise errors.DTypeError(f"{name}: {value} does not fit a tensor of {dtype}")
     return value.astype(dtype)

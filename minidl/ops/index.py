@@ -10,6 +10,7 @@ import numpy as np
 from minidl import errors
 from minidl._core import Tensor, check_writable, grad_enabled, op, rebase, written
 from minidl._methods import TensorMethods
+from minidl.ops.promotion import element
 from minidl.ops.slices import placed
 
 __all__ = []
@@ -198,7 +199,7 @@ def index_put(be, input, value, key, gather):
 def write(x, value, key, gather):
     """x[key][gather] = value, converted to x's dtype."""
     if not isinstance(value, np.ndarray):
-        value = np.asarray(value)
+        value = np.asarray(element("index", value, x.dtype))
     if value.dtype != x.dtype:
         with np.errstate(invalid="ignore"):
             value = value.astype(x.dtype)

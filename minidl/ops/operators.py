@@ -7,8 +7,9 @@ from minidl._core import Tensor, inplace, op, set_operators
 from minidl._methods import TensorMethods
 from minidl.ops import elementwise as e
 from minidl.ops.linalg import addmm, bmm, dot, matmul, mm, mv, outer
+from minidl.ops.logic import bitwise_not, logical_and, logical_not, logical_or, logical_xor
 from minidl.ops.neural import log_softmax, softmax
-from minidl.ops.promotion import check_broadcast
+from minidl.ops.promotion import check_broadcast, element
 
 
 def _inplace(fn):
@@ -26,6 +27,8 @@ def fill(be, input, value):
     """Every element `value`, a number or a 0-d tensor."""
     if np.ndim(value):
         raise errors.ShapeError(f"fill_: expected a number or a 0-d tensor, got {value.shape}")
+    if not isinstance(value, np.ndarray):
+        value = element("fill_", value, input.dtype)
     y = be.full(input.shape, value, input.dtype)
     return y, lambda g, need: (be.zeros(g.shape, g.dtype), be.sum_to(g, ()))
 
@@ -56,7 +59,7 @@ _METHODS = {
     "where": lambda self, condition, other: e.where(condition, self, other),
 }
 _OPERATORS = {
-    "__neg__": e.neg, "__pos__": lambda self: self, "__abs__": e.abs, "__invert__": e.bitwise_not,
+    "__neg__": e.neg, "__pos__": lambda self: self, "__abs__": e.abs, "__invert__": bitwise_not,
     "__pow__": e.pow, "__floordiv__": e.floor_divide, "__mod__": e.remainder,
     "__and__": e.bitwise_and, "__or__": e.bitwise_or, "__xor__": e.bitwise_xor,
 }
@@ -64,8 +67,8 @@ _INPLACE = (
     fill, copy, e.add, e.sub, e.mul, e.div, e.pow, e.remainder, e.floor_divide, e.clamp, e.lerp,
     e.exp, e.log, e.sqrt, e.rsqrt, e.sin, e.cos, e.tanh, e.sigmoid, e.relu, e.erf, e.square,
     e.reciprocal, e.neg, e.abs, e.sign, e.floor, e.ceil, e.round, e.trunc, e.expm1, e.log1p,
-    e.exp2, e.log2, e.log10, e.fmod, e.bitwise_and, e.bitwise_or, e.bitwise_xor, e.bitwise_not,
-    e.logical_and, e.logical_or, e.logical_xor, e.logical_not, e.eq, e.ne, e.lt, e.le, e.gt, e.ge,
+    e.exp2, e.log2, e.log10, e.fmod, e.bitwise_and, e.bitwise_or, e.bitwise_xor, bitwise_not,
+    logical_and, logical_or, logical_xor, logical_not, e.eq, e.ne, e.lt, e.le, e.gt, e.ge,
 )
 _AUGMENTED = {"add": e._add, "sub": e._sub, "mul": e.mul, "truediv": e._div, "pow": e.pow,
               "mod": e.remainder, "floordiv": e.floor_divide, "and": e.bitwise_and,

@@ -95,6 +95,18 @@ _UNARY = {
 }
 
 
+def _remainder(a, b):
+    r = np.fmod(a, b)  # np.remainder would give zeros the sign of b
+    return np.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+def _pow(a, b):
+    if np.result_type(a, b).kind != "i" or not np.any(np.less(b, 0)):
+        return np.power(a, b)
+    y = np.power(a, np.maximum(b, 0))  # 1 / a**-b rounded to an integer: 0 but for 1 and -1
+    return np.where((b >= 0) | (a == 1), y, np.where(a == -1, 1 - 2 * (b & 1), 0))
+
+
 def _pow_da(g, a, b):
     return np.where(b == 0, 0, g * (b * np.power(a, b - 1)))
 
@@ -108,13 +120,13 @@ _BINARY = {
     "sub": (np.subtract, lambda g, a, b: g, lambda g, a, b: -g),
     "mul": (np.multiply, lambda g, a, b: g * b, lambda g, a, b: g * a),
     "div": (np.true_divide, lambda g, a, b: g / b, lambda g, a, b: -g * ((a / b) / b)),
-    "pow": (np.power, _pow_da, _pow_db),
+    "pow": (_pow, _pow_da, _pow_db),
     "maximum": (np.maximum, lambda g, a, b: np.where(a < b, 0, np.where(a == b, g / 2, g)),
                 lambda g, a, b: np.where(a > b, 0, np.where(a == b, g / 2, g))),
     "minimum": (np.minimum, lambda g, a, b: np.where(a > b, 0, np.where(a == b, g / 2, g)),
                 lambda g, a, b: np.where(a < b, 0, np.where(a == b, g / 2, g))),
     "fmod": (np.fmod, lambda g, a, b: g, lambda g, a, b: -g * np.trunc(a / b)),
-    "remainder": (np.remainder, lambda g, a, b: g, lambda g, a, b: -g * np.floor_divide(a, b)),
+    "remainder": (_remainder, lambda g, a, b: g, lambda g, a, b: -g * np.floor_divide(a, b)),
     "floor_divide": (np.floor_divide, lambda g, a, b: _step(g, a), lambda g, a, b: _step(g, b)),
 }
 
@@ -159,8 +171,8 @@ def _check_integers(name, a, b):
     if np.result_type(a, b).kind in "iub":
         if name in ("floor_divide", "remainder", "fmod") and not np.all(b):
             raise ZeroDivisionError(f"{name}: integer division by zero")
-        if name == "pow" and np.any(np.asarray(b) < 0):
-            raise ValueError("pow: integers to negative integer powers are not allowed")
+        if name == "pow" and not isinstance(b, np.ndarray) and b < 0:
+            raise ValueError("pow: integers to a negative integer power are not allowed")
 
 
 def _binary(name, forward, da, db):
