@@ -114,3 +114,23 @@ def test_prelu_function_of_every_rank():
     for shape, weight in (((), (1,)), ((), ()), ((3,), (1,)), ((2, 3), (3,)), ((2, 3, 4), (3,))):
         values = inputs_like([torch.randn(shape), torch.rand(weight)], torch.float64)
         check_call(md.nn.functional.prelu, torch.nn.functional.prelu, values)
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu", "hardtanh", "relu6", "hardsigmoid",
+                                  "hardswish", "leaky_relu", "mish", "silu", "gelu", "softsign"])
+def test_values_at_the_ends_of_the_numbers(name):
+    """Values and gradients at NaN, infinity and the largest numbers, enough of them for SIMD."""
+    largest = torch.finfo(torch.float32).max
+    ends = [torch.nan, torch.inf, -torch.inf, largest, -largest, 0.0, -0.0, 1.0, -1.0, 6.0]
+    x = torch.tensor(ends * 8, requires_grad=True)
+    check_call(getattr(md.nn.functional, name), getattr(torch.nn.functional, name), [x])
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu", "hardsigmoid", "hardswish", "leaky_relu",
+                                  "mish", "silu", "gelu", "softplus", "logsigmoid"])
+def test_integers_are_refused_as_by_pytorch(name):
+    for dtype in (md.int64, md.uint8, md.bool):
+        with pytest.raises(TypeError, match=f"{name}: expected a floating-point tensor"):
+            getattr(md.nn.functional, name)(md.ones(3, dtype=dtype))
+    with pytest.raises(TypeError, match="hardtanh: uint8 does not hold the limit -1"):
+        md.nn.functional.hardtanh(md.ones(3, dtype=md.uint8))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minidl import ops
+from minidl import dtypes, ops
 from minidl._core import Tensor
-from minidl.errors import ArgumentError, ShapeError
+from minidl.errors import ArgumentError, DTypeError, ShapeError
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -16,6 +16,15 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 def _inplace(function: Callable[..., Tensor], input: Tensor, *args: float) -> Tensor:
     """Write function(input, ...) over ``input``; it sees a copy, so its gradient stays right."""
     return input.copy_(function(input.clone(), *args))
+
+
+def _floating(name: str, input: Tensor) -> None:
+    """Refuse integers, as PyTorch does: their sums would overflow on the way to a float."""
+    if not input.dtype.is_floating_point:
+        raise DTypeError(
+            f"{name}: expected a floating-point tensor, got {input.dtype.name}; convert with "
+            ".float()"
+        )
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -50,10 +59,12 @@ def hardtanh(
         return _inplace(hardtanh, input, min_val, max_val)
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val ({min_val}) must not exceed max_val ({max_val})")
+    if input.dtype in (dtypes.uint8, dtypes.bool) and (min_val < 0 or input.dtype == dtypes.bool):
+        raise DTypeError(f"hardtanh: {input.dtype.name} does not hold the limit {min_val}")
     if not input.dtype.is_floating_point:
         min_val, max_val = int(min_val), int(max_val)  # integers stay integers
-    below = ops.where(input <= min_val, min_val, input)
-    return ops.where(input >= max_val, max_val, below)
+    inside = (input > min_val) & (input < max_val)
+    return ops.where(inside, input, input.detach().clamp(min_val, max_val))
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
@@ -73,6 +84,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     >>> F.leaky_relu(md.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1000,  2.0000])
     """
+    _floating("leaky_relu", input)
     if inplace:
         return _inplace(leaky_relu, input, negative_slope)
     return ops.where(input > 0, input, input * negative_slope)
@@ -107,10 +119,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     >>> F.elu(md.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
+    _floating("elu", input)
     if inplace:
         return _inplace(elu, input, alpha)
     # exp of the negative part only: a large x would give inf, and inf * 0 in the gradient.
-    negative = ops.expm1(input.clamp(max=0)) * alpha
+    negative = ops.expm1(ops.where(input > 0, 0.0, input)) * alpha
     return ops.where(input > 0, input, negative)
 
 
@@ -120,6 +133,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.selu(md.tensor([1.0]))
     tensor([1.0507])
     """
+    _floating("selu", input)
     if inplace:
         return _inplace(selu, input)
     return elu(input, _SELU_ALPHA) * _SELU_SCALE
@@ -131,11 +145,12 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     >>> F.celu(md.tensor([-1.0, 2.0]), 2.0)
     tensor([-0.7869,  2.0000])
     """
+    _floating("celu", input)
     if inplace:
         return _inplace(celu, input, alpha)
     if alpha == 0:
         raise ArgumentError("celu: alpha must not be 0")
-    negative = ops.expm1(input.clamp(max=0) / alpha) * alpha
+    negative = ops.expm1(ops.where(input > 0, 0.0, input) / alpha) * alpha
     return ops.where(input > 0, input, negative)
 
 
@@ -156,6 +171,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.mish(md.tensor([1.0]))
     tensor([0.8651])
     """
+    _floating("mish", input)
     if inplace:
         return _inplace(mish, input)
     return input * ops.tanh(ops.softplus(input))
@@ -167,6 +183,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.hardsigmoid(md.tensor([0.0]))
     tensor([0.5000])
     """
+    _floating("hardsigmoid", input)
     if inplace:
         return _inplace(hardsigmoid, input)
     return relu6(input + 3) / 6
@@ -178,6 +195,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.hardswish(md.tensor([1.0]))
     tensor([0.6667])
     """
+    _floating("hardswish", input)
     if inplace:
         return _inplace(hardswish, input)
     return input * relu6(input + 3) / 6
