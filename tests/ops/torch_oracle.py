@@ -14,6 +14,7 @@ from collections import Counter
 import numpy as np
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch_compare import ORDERINGS, compare, flatten, grads_differ, order_differs
 
 import minidl as md
 
@@ -27,9 +28,6 @@ UNCERTAIN = {
     "nn.functional.dropout", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
     "randn_like", "randperm", "random", "uniform",
 }
-# (name, kind) of results whose order among equal elements PyTorch leaves open.
-TIES = {"argsort", "sort", "topk"}
-TOLERANCE = {"float32": (2e-4, 2e-5), "float64": (1e-7, 1e-8)}
 
 
 class Skip(Exception):
@@ -101,96 +99,6 @@ def copied(x):
     if isinstance(x, (tuple, list)):
         return type(x)(copied(i) for i in x)
     return {k: copied(v) for k, v in x.items()} if isinstance(x, dict) else x
-
-
-# ------------------------------------------------------------------------------------- comparing
-
-def flatten(x):
-    if isinstance(x, (tuple, list)):
-        return [leaf for item in x for leaf in flatten(item)]
-    return [x]
-
-
-def compare(name, ours, theirs, values=True):
-    """None when equal, else what differs."""
-    ours, theirs = flatten(ours), flatten(theirs)
-    if len(ours) != len(theirs):
-        return f"{len(ours)} results instead of {len(theirs)}"
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if not isinstance(b, torch.Tensor):
-            if isinstance(a, md.Tensor):
-                return f"a tensor instead of {b!r}"
-            if not isinstance(b, (torch.dtype, torch.device)) and a != b and b == b:
-                return f"{a!r} instead of {b!r}"
-            continue
-        if not isinstance(a, md.Tensor):
-            return f"{type(a).__name__} instead of a tensor"
-        if tuple(a.shape) != tuple(b.shape):
-            return f"shape {tuple(a.shape)} instead of {tuple(b.shape)}"
-        if "torch." + a.dtype.name != str(b.dtype):
-            return f"dtype {a.dtype} instead of {b.dtype}"
-        if values and not ((name in TIES and i == 1) or name == "argsort"):
-            wrong = differs(plain(a.detach()), plain(b.detach().resolve_conj()))
-            if wrong:
-                return wrong
-    return None
-
-
-def plain(x):
-    """The values as NumPy knows them: bfloat16 widened to float32."""
-    return (x.float() if "bfloat16" in str(x.dtype) else x).numpy()
-
-
-def differs(a, b, slack=1):
-    rtol, atol = TOLERANCE.get(a.dtype.name, (0, 0))
-    rtol, atol = rtol * slack, atol * slack
-    with np.errstate(all="ignore"):
-        same = (a == b) | ((a != a) & (b != b)) if a.dtype.kind != "f" else np.isclose(
-            a, b, rtol, atol * max(1.0, scale(b)), equal_nan=True)
-    if same.all():
-        return None
-    at = tuple(int(i[0]) for i in np.nonzero(~same)) if same.ndim else ()
-    return f"{(~same).sum()} of {same.size} values differ, first {a[at]!r} instead of {b[at]!r}"
-
-
-def scale(b):
-    """The size that rounding errors of sums are measured by: nine in ten values are smaller."""
-    finite = np.abs(b[np.isfinite(b)])
-    return float(min(np.quantile(finite, 0.9), 1e6)) if finite.size else 1.0
-
-
-def grads_differ(ours, theirs, leaves):
-    """Backward with one random cotangent through both, and the leaves' gradients compared."""
-    pairs = [(a, b) for a, b in zip(flatten(ours), flatten(theirs), strict=True)
-             if isinstance(b, torch.Tensor) and b.requires_grad]
-    if not pairs:
-        return None
-    for a, _ in pairs:
-        if not a.requires_grad:
-            return "the result does not require a gradient"
-    seeds = [torch.randn(b.shape, dtype=b.dtype) for _, b in pairs]
-    try:
-        wanted = torch.autograd.grad([b for _, b in pairs], [x for x, _ in leaves], seeds,
-                                     allow_unused=True)
-    except (RuntimeError, NotImplementedError):
-        return None  # torch has no such gradient itself
-    got = md.autograd.grad([a for a, _ in pairs], [t for _, t in leaves],
-                           [md.from_numpy(plain(s).copy()).to(a.dtype)
-                            for (a, _), s in zip(pairs, seeds, strict=True)], allow_unused=True)
-    for i, (g, w) in enumerate(zip(got, wanted, strict=True)):
-        shape = leaves[i][0].shape
-        a = np.zeros(shape) if g is None else g.numpy()
-        b = np.zeros(shape) if w is None else w.numpy()
-        if g is not None and a.shape != b.shape:
-            return f"gradient {i} has shape {a.shape} instead of {b.shape}"
-        if g is not None and w is not None and a.dtype != b.dtype:
-            return f"gradient {i} is {a.dtype} instead of {b.dtype}"
-        # torch's own gradient at NaN depends on which of its loops meets the element
-        known = ~np.isnan(leaves[i][0].detach().numpy())
-        wrong = differs(a[known], b[known], slack=4)
-        if wrong:
-            return f"gradient {i}: {wrong}"
-    return None
 
 
 # --------------------------------------------------------------------------------------- running
@@ -286,8 +194,10 @@ def attempt(op, label, ours, theirs, sample, grads, tally):
             wrong = f"{type(error).__name__}: {error}"
         try:  # what was accepted must also have its gradient
             wrong = wrong or compare(op.name, got, expected, certain)
+            if wrong is None and op.name in ORDERINGS:
+                wrong = order_differs(op.name, got, expected, args, kwargs)
             if wrong is None and grads and op.supports_autograd and certain:
-                wrong = grads_differ(got, expected, leaves)
+                wrong = grads_differ(op.name, got, expected, leaves)
         except Exception as error:
             wrong = f"gradient: {type(error).__name__}: {error}"
     if wrong is None:
