@@ -185,6 +185,7 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     tensor([1, 1])
     """
     w = _checked_like(input, "multinomial").array
+    w = w.astype(np.float32) if input.dtype.name == "bfloat16" else w  # NumPy calls it no float
     n = integer("multinomial", num_samples, "num_samples")
     if w.dtype.kind != "f" or not 1 <= w.ndim <= 2 or w.shape[-1] == 0:
         raise errors.ArgumentError("multinomial: expected floating-point weights of one or two "

@@ -140,7 +140,9 @@ def sum_to(g, shape):
     if g.shape == shape:
         return g
     axes = tuple(i for i in range(g.ndim) if i < lead or shape[i - lead] != g.shape[i])
-    return np.asarray(g.sum(axes, keepdims=True, dtype=g.dtype)).reshape(shape)
+    wide = np.float32 if g.itemsize == 2 else g.dtype  # a bfloat16 sum of ones ends at 256
+    total = np.asarray(g.sum(axes, keepdims=True, dtype=wide)).reshape(shape)
+    return total.astype(g.dtype, copy=False)
 
 
 def _like(y, x):

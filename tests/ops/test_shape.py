@@ -122,3 +122,15 @@ def test_bfloat16_keeps_the_gradient():
     x = md.tensor([1.0, 2.0], requires_grad=True)
     (x.bfloat16().float() * 3).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), [3, 3])
+
+
+@pytest.mark.parametrize("dtype", [md.bfloat16, md.float16])
+def test_gradients_of_storage_dtypes_are_summed_wider(dtype):
+    """One by one, bfloat16's sum of ones would end at 256."""
+    x = md.ones(1, dtype=dtype).requires_grad_()
+    x.expand(2000).backward(md.ones(2000, dtype=dtype))
+    assert x.grad.float().item() == 2000
+
+
+def test_multinomial_draws_by_bfloat16_weights():
+    assert md.multinomial(md.tensor([0, 1, 0], dtype=md.bfloat16), 1).tolist() == [1]
