@@ -61,12 +61,13 @@ def summary(run):
                   for n in counts]
         title = name if topic in name else f"{topic}: {name}"
         lines.append(f"| {title} | {sizes} | {' | '.join(ratios)} |")
+    lines += ["", "![PyTorch's time over minidl's, by layer](docs/images/speedup.png)"]
     return "\n".join(lines)
 
 
 def everything(run):
     """Every row of the run."""
-    lines = [machine_line(run), "",
+    lines = [machine_line(run), "", "![Roofline](images/roofline.png)", "",
              "| work | size | threads | median | rate | of the limit | ratio to | bar |",
              "| --- " * 8 + "|"]
     for row in run["rows"]:

@@ -1,6 +1,7 @@
 """Rows as lines of a terminal and as a JSON file."""
 
 import json
+from pathlib import Path
 
 ORDER = ("torch", "compile", "jax", "numpy", "blas", "safetensors", "naive", "unfused", "two-pass",
          "json", "1 thread")
@@ -56,6 +57,7 @@ def show_machine(facts):
 
 
 def save(path, machine, limits, rows, options):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as f:
         json.dump({"machine": machine, "limits": limits, "options": options, "rows": rows}, f,
                   indent=1)
