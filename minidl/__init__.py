@@ -7,7 +7,7 @@
 tensor([2., 4.])
 """
 
-from minidl import autograd, backends, dtypes, errors, nn, ops, optim
+from minidl import autograd, backends, dtypes, errors, nn, ops, optim, profiler
 from minidl._core import Tensor
 from minidl.config import __version__, show_config
 from minidl.dtypes import (
@@ -63,14 +63,14 @@ __all__ = [
     "memory_stats", "min", "minimum", "mm", "moveaxis", "movedim", "mul", "multinomial",
     "multiply", "mv", "narrow", "ne", "neg", "negative", "nn", "no_grad", "nonzero", "norm",
     "normal", "not_equal", "numel", "ones", "ones_like", "ops", "optim", "outer", "Parameter",
-    "permute", "pow", "prod", "promote_types", "rand", "rand_like", "randint", "randint_like",
-    "randn", "randn_like", "randperm", "reciprocal", "relu", "remainder", "repeat_interleave",
-    "reset_peak_memory", "reshape", "result_type", "roll", "round", "rsqrt", "scalar_tensor",
-    "scatter", "scatter_add", "seed", "select", "set_default_dtype", "set_grad_enabled",
-    "set_num_threads", "set_printoptions", "set_rng_state", "show_config", "sigmoid", "sign",
-    "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean",
-    "sub", "subtract", "sum", "swapaxes", "swapdims", "t", "take", "take_along_dim", "tanh",
-    "tensor", "Tensor", "tensor_split", "tile", "topk", "transpose", "tril", "tril_indices",
-    "triu", "triu_indices", "true_divide", "trunc", "uint8", "unbind", "unflatten", "unique",
-    "unsqueeze", "var", "var_mean", "vstack", "where", "zeros", "zeros_like",
+    "permute", "pow", "prod", "profiler", "promote_types", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "randperm", "reciprocal", "relu", "remainder",
+    "repeat_interleave", "reset_peak_memory", "reshape", "result_type", "roll", "round", "rsqrt",
+    "scalar_tensor", "scatter", "scatter_add", "seed", "select", "set_default_dtype",
+    "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state", "show_config",
+    "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze", "stack",
+    "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t", "take",
+    "take_along_dim", "tanh", "tensor", "Tensor", "tensor_split", "tile", "topk", "transpose",
+    "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "uint8", "unbind",
+    "unflatten", "unique", "unsqueeze", "var", "var_mean", "vstack", "where", "zeros", "zeros_like",
 ]

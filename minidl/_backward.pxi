@@ -230,7 +230,12 @@ cdef int process(Node node, list ready, dict hooked, Capture capture, bint retai
     if g is not None:
         if node.epoch != _epoch:
             node.check_saved()
-        grads = node.vjp(tuple(g) if node.outputs else g, node.need)
+        if node.outputs:
+            g = tuple(g)
+        if _profile is None:
+            grads = node.vjp(g, node.need)
+        else:
+            grads = _profile(node.name + " backward", node.vjp, (g, node.need))
         g = None
         if type(grads) is not tuple:
             grads = (grads,)

@@ -39,6 +39,7 @@ cdef extern from "Python.h":
 cdef Py_ssize_t _epoch = 0          # counts in-place writes, see Node.check_saved
 cdef Py_ssize_t _run = 0            # counts backward passes, marks the nodes each has seen
 cdef bint _detect_nonfinite = False
+cdef object _profile = None         # call(name, fn, args) while a profile is taken, see profiler.py
 cdef object _foreign = {}           # writes to memory that is not a Block: id -> (epoch, op)
 
 
@@ -494,7 +495,10 @@ cdef object apply(Op op, tuple args):
     Py_INCREF(be)
     PyTuple_SET_ITEM(raw, 0, be)
     try:
-        out, vjp = op.fn(*raw)
+        if _profile is None:
+            out, vjp = op.fn(*raw)
+        else:
+            out, vjp = _profile(op.__name__, op.fn, raw)
     except AttributeError as error:
         raise wrong_type(op, args, raw, error)
     if _detect_nonfinite:
@@ -578,6 +582,14 @@ def detect_nonfinite_enabled(value=None):
     before = _detect_nonfinite
     if value is not None:
         _detect_nonfinite = value
+    return before
+
+
+def set_profile(call):
+    """Have every op and every gradient run as call(name, fn, args); None ends that."""
+    global _profile
+    before = _profile
+    _profile = call
     return before
 
 

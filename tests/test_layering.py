@@ -19,7 +19,7 @@ LAYERS = [
     ["optim"],
     ["nn"],
     ["models"],
-    ["data", "text", "checkpoint", "backends"],
+    ["data", "text", "checkpoint", "backends", "profiler"],
     ["train", "generate"],
     ["cli", "__main__"],
     ["__init__"],

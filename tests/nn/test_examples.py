@@ -1,4 +1,4 @@
-"""The examples in the docstrings of nn and optim run and print what they say."""
+"""The examples in the docstrings of nn, optim and the profiler run and print what they say."""
 
 import doctest
 import importlib
@@ -15,6 +15,7 @@ MODULES = sorted(
     for package in (md.nn, md.optim)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
+MODULES.append("minidl.profiler")
 
 
 @pytest.mark.parametrize("name", MODULES)
