@@ -102,6 +102,11 @@ def judge(row):
     return [bar for bar in found if bar is not None]
 
 
+def missed(row):
+    """Whether a bar of a row fails the run."""
+    return any(not bar["passed"] and not bar["target"] for bar in judge(row))
+
+
 def averages(rows):
     """Rows with the geometric mean of all ratios to the best peer that have a bar."""
     for threads in sorted({row["threads"] for row in rows}):
@@ -109,8 +114,9 @@ def averages(rows):
                   for bar in row["bars"] if bar["against"] == "best"]
         if len(ratios) > 1:
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            yield {"topic": "average", "name": "matrix products", "shape": f"{len(ratios)} rows",
+            row = {"topic": "average", "name": "matrix products", "shape": f"{len(ratios)} rows",
                    "threads": threads, "ratios": {}, "best": mean}
+            yield {**row, "bars": judge(row)}
 
 
 def failures(rows):

@@ -28,7 +28,7 @@ def parser():
                    help="what to measure (see --list); everything by default")
     p.add_argument("--list", action="store_true", help="name the topics")
     p.add_argument("--threads", type=numbers, default=default_threads(), metavar="1,2",
-                   help="numbers of threads, default 1 and all cores")
+                   help="numbers of threads, default 1 and as many as minidl takes")
     p.add_argument("--quick", action="store_true", help="a few cases, shortly")
     p.add_argument("--peers", type=names, default=list(OPTIONAL), metavar="torch,numpy",
                    help=f"of {', '.join(OPTIONAL)}; those installed by default")
@@ -56,8 +56,10 @@ def names(text):
 
 
 def default_threads():
-    cores = os.cpu_count() or 1
-    return [1, cores] if cores > 1 else [1]
+    """One thread, and as many as minidl itself would take."""
+    from minidl import get_num_threads
+
+    return sorted({1, get_num_threads()})
 
 
 def measure(options):
@@ -71,20 +73,20 @@ def measure(options):
         for threads, top in session.limits.items():
             print(f"limits on {threads} threads: sgemm {top['gflops']:.1f} GFLOPS, "
                   f"copy {top['gbs']:.1f} GB/s")
+        settings = {"quick": options.quick, "seconds": session.seconds, "rounds": session.rounds}
         for topic in options.topics or topics.TOPICS:
             print(f"\n{topic}\n{table.HEADER}")
             for row in session.rows(topic):
                 rows.append(row)
                 print(table.line(row), flush=True)
-        for row in bars.averages(rows):
-            row["bars"] = bars.judge(row)
-            rows.append(row)
-            print(table.line(row))
-        facts["load after"] = f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else ""
-        if options.json:
-            table.save(options.json, facts, session.limits, rows,
-                       {"quick": options.quick, "seconds": session.seconds,
-                        "rounds": session.rounds})
+            if options.json:
+                table.save(options.json, facts, session.limits, rows, settings)
+    for row in bars.averages(rows):
+        rows.append(row)
+        print(table.line(row))
+    facts["load after"] = f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"
+    if options.json:
+        table.save(options.json, facts, session.limits, rows, settings)
     missed = list(bars.failures(rows))
     held = sum(not bar["target"] for row in rows for bar in row["bars"])
     print(f"\n{held} bars, {len(missed)} missed" + (":" if missed else ""))

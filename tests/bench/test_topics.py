@@ -58,3 +58,20 @@ def test_scripts_are_the_same_text_for_both():
         last = model(greedy)[:, -1].argmax(dim=-1, keepdim=True)
         greedy = script["torch"].cat([greedy, last], dim=1)
     assert tokens.tolist() == greedy.tolist()
+
+
+def test_both_libraries_compute_the_same_steps():
+    torch = pytest.importorskip("torch")
+    losses, before = {}, torch.get_num_threads()
+    weights = None
+    for peer in ("torch", "minidl"):
+        lib = Library(peer, 1)
+        script = lib.script("gpt")
+        model = script["GPT"](17, 8, 2, 2, 16)
+        if weights is None:
+            weights = {name: w.detach().numpy().copy() for name, w in model.state_dict().items()}
+        model.load_state_dict({name: lib.torch.from_numpy(w.copy()) for name, w in weights.items()})
+        step = script["trainer"](model, lib.integers(17, 3, 8), lib.integers(17, 3, 8))
+        losses[peer] = [float(step().detach()) for _ in range(5)]
+    torch.set_num_threads(before)
+    assert losses["minidl"] == pytest.approx(losses["torch"], rel=1e-4)
