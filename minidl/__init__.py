@@ -7,8 +7,9 @@
 tensor([2., 4.])
 """
 
-from minidl import autograd, backends, dtypes, errors, nn, ops, optim, profiler
+from minidl import autograd, backends, checkpoint, dtypes, errors, nn, ops, optim, profiler
 from minidl._core import Tensor
+from minidl.checkpoint import load, save
 from minidl.config import __version__, show_config
 from minidl.dtypes import (
     bfloat16, bool, double, dtype, float, float16, float32, float64, get_default_dtype, half, int,
@@ -48,29 +49,29 @@ __all__ = [
     "any", "arange", "argmax", "argmin", "argsort", "argwhere", "as_tensor", "asarray",
     "autograd", "backends", "bernoulli", "bfloat16", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "blas_threads", "bmm", "bool", "broadcast_tensors", "broadcast_to", "cat",
-    "ceil", "chunk", "clamp", "clip", "clone", "concat", "concatenate", "cos", "count_nonzero",
-    "cumsum", "default_generator", "device", "diagonal", "div", "divide", "dot", "double",
-    "dtype", "dtypes", "einsum", "empty", "empty_cache", "empty_like", "enable_grad", "eq", "erf",
-    "errors", "exp", "exp2", "expm1", "eye", "flatten", "flip", "fliplr", "flipud", "float",
-    "float16", "float32", "float64", "floor", "floor_divide", "fmod", "from_dlpack", "from_numpy",
-    "full", "full_like", "gather", "ge", "Generator", "get_default_dtype", "get_num_threads",
-    "get_rng_state", "greater", "greater_equal", "gt", "half", "hstack", "index_add",
-    "index_copy", "index_fill", "index_select", "inference_mode", "initial_seed", "int", "int32",
-    "int64", "is_floating_point", "is_grad_enabled", "is_tensor", "isfinite", "isinf", "isnan",
-    "le", "lerp", "less", "less_equal", "linspace", "log", "log10", "log1p", "log2",
-    "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "long",
-    "lt", "manual_seed", "masked_fill", "masked_select", "matmul", "max", "maximum", "mean",
-    "memory_stats", "min", "minimum", "mm", "moveaxis", "movedim", "mul", "multinomial",
-    "multiply", "mv", "narrow", "ne", "neg", "negative", "nn", "no_grad", "nonzero", "norm",
-    "normal", "not_equal", "numel", "ones", "ones_like", "ops", "optim", "outer", "Parameter",
-    "permute", "pow", "prod", "profiler", "promote_types", "rand", "rand_like", "randint",
-    "randint_like", "randn", "randn_like", "randperm", "reciprocal", "relu", "remainder",
+    "ceil", "checkpoint", "chunk", "clamp", "clip", "clone", "concat", "concatenate", "cos",
+    "count_nonzero", "cumsum", "default_generator", "device", "diagonal", "div", "divide", "dot",
+    "double", "dtype", "dtypes", "einsum", "empty", "empty_cache", "empty_like", "enable_grad",
+    "eq", "erf", "errors", "exp", "exp2", "expm1", "eye", "flatten", "flip", "fliplr", "flipud",
+    "float", "float16", "float32", "float64", "floor", "floor_divide", "fmod", "from_dlpack",
+    "from_numpy", "full", "full_like", "gather", "ge", "Generator", "get_default_dtype",
+    "get_num_threads", "get_rng_state", "greater", "greater_equal", "gt", "half", "hstack",
+    "index_add", "index_copy", "index_fill", "index_select", "inference_mode", "initial_seed",
+    "int", "int32", "int64", "is_floating_point", "is_grad_enabled", "is_tensor", "isfinite",
+    "isinf", "isnan", "le", "lerp", "less", "less_equal", "linspace", "load", "log", "log10",
+    "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "long", "lt", "manual_seed", "masked_fill", "masked_select", "matmul", "max",
+    "maximum", "mean", "memory_stats", "min", "minimum", "mm", "moveaxis", "movedim", "mul",
+    "multinomial", "multiply", "mv", "narrow", "ne", "neg", "negative", "nn", "no_grad", "nonzero",
+    "norm", "normal", "not_equal", "numel", "ones", "ones_like", "ops", "optim", "outer",
+    "Parameter", "permute", "pow", "prod", "profiler", "promote_types", "rand", "rand_like",
+    "randint", "randint_like", "randn", "randn_like", "randperm", "reciprocal", "relu", "remainder",
     "repeat_interleave", "reset_peak_memory", "reshape", "result_type", "roll", "round", "rsqrt",
-    "scalar_tensor", "scatter", "scatter_add", "seed", "select", "set_default_dtype",
+    "save", "scalar_tensor", "scatter", "scatter_add", "seed", "select", "set_default_dtype",
     "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state", "show_config",
     "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze", "stack",
     "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t", "take",
-    "take_along_dim", "tanh", "tensor", "Tensor", "tensor_split", "tile", "topk", "transpose",
+    "take_along_dim", "tanh", "Tensor", "tensor", "tensor_split", "tile", "topk", "transpose",
     "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "uint8", "unbind",
     "unflatten", "unique", "unsqueeze", "var", "var_mean", "vstack", "where", "zeros", "zeros_like",
 ]

@@ -35,3 +35,11 @@ class NonFiniteError(MinidlError, ArithmeticError):
 
 class UnsupportedError(MinidlError, NotImplementedError):
     """Something PyTorch takes and minidl does not."""
+
+
+class CheckpointError(MinidlError, ValueError, RuntimeError):
+    """A saved file that is damaged, cut off, or not what its name says; nothing was loaded."""
+
+
+class CheckpointWarning(UserWarning):
+    """A damaged checkpoint was passed over for the one before it."""

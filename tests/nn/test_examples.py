@@ -1,4 +1,4 @@
-"""The examples in the docstrings of nn, optim and the profiler run and print what they say."""
+"""The examples in the docstrings of nn, optim, checkpoint and the profiler print what they say."""
 
 import doctest
 import importlib
@@ -12,7 +12,7 @@ NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
     found.name
-    for package in (md.nn, md.optim)
+    for package in (md.nn, md.optim, md.checkpoint)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
 MODULES.append("minidl.profiler")

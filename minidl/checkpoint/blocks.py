@@ -1,0 +1,153 @@
+"""Many arrays as one run of bytes, in blocks of 1 MiB: each read or written once, and its CRC-32
+taken while it is in the cache, on as many threads as minidl uses."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minidl.errors import CheckpointError
+from minidl_kernels.cpu.threads import get_num_threads
+
+BLOCK = 1 << 20
+Pieces = list[Any]  # buffers that follow each other in the file
+
+
+def each(work: Callable[[int], None], count: int) -> None:
+    """work(0) to work(count - 1), on several threads; the first exception stops all of them."""
+    numbers = iter(range(count))
+    lock = threading.Lock()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        while not failures:
+            with lock:
+                i = next(numbers, None)
+            if i is None:
+                return
+            try:
+                work(i)
+            except BaseException as error:
+                failures.append(error)
+
+    helpers = []
+    for _ in range(min(get_num_threads(), count // 4) - 1):
+        helper = threading.Thread(target=run, daemon=True)
+        try:
+            helper.start()
+        except RuntimeError:  # none can be had: the interpreter is shutting down
+            break
+        helpers.append(helper)
+    run()
+    for helper in helpers:
+        helper.join()
+    if failures:
+        raise failures[0]
+
+
+class Run:
+    """Arrays one after the other: ``pieces(i)`` are the buffers that make up block i."""
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays = [array for array in arrays if array.nbytes]
+        self.begins = [0]
+        for array in self.arrays:
+            self.begins.append(self.begins[-1] + array.nbytes)
+        self.nbytes = self.begins.pop()
+        self.blocks = -(-self.nbytes // BLOCK)
+
+    def pieces(self, i: int) -> Pieces:
+        low, high = i * BLOCK, min((i + 1) * BLOCK, self.nbytes)
+        found = []
+        k = bisect_right(self.begins, low) - 1
+        while low < high:
+            array, begin = self.arrays[k], self.begins[k]
+            end = min(begin + array.nbytes, high)
+            found.append(_bytes_of(array, low - begin, end - begin))
+            low, k = end, k + 1
+        return found
+
+
+def _bytes_of(array: np.ndarray, low: int, high: int) -> Any:
+    """Bytes of an array in the order of its elements, whatever its strides: a view of contiguous
+    memory, a copy of just this part of any other."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1).view(np.uint8)[low:high].data
+    return array.flat[low // array.itemsize : high // array.itemsize].view(np.uint8).data
+
+
+def write(fd: int, offset: int, run: Run) -> list[int]:
+    """Write a run at an offset of a file and return the CRC-32 of its blocks."""
+    sums = [0] * run.blocks
+
+    def block(i: int) -> None:
+        pieces = run.pieces(i)
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        sums[i] = zlib.crc32(whole)
+        write_at(fd, whole, offset + i * BLOCK)
+
+    each(block, run.blocks)
+    return sums
+
+
+def read(fd: int, offset: int, run: Run, sums: list[int] | None) -> None:
+    """Fill a run's (contiguous) arrays from an offset of a file; compare the CRC-32 of its blocks
+    with ``sums`` where they are given."""
+
+    def block(i: int) -> None:
+        pieces = run.pieces(i)
+        whole = pieces[0] if len(pieces) == 1 else bytearray(sum(map(len, pieces)))
+        read_at(fd, memoryview(whole), offset + i * BLOCK)
+        if sums is not None and zlib.crc32(whole) != sums[i]:
+            raise CheckpointError(
+                f"block {i + 1} of {run.blocks} (1 MiB at byte {offset + i * BLOCK}) does not have "
+                "the checksum it was saved with: the file is damaged"
+            )
+        if len(pieces) > 1:
+            place = 0
+            for piece in pieces:
+                piece[:] = memoryview(whole)[place : place + len(piece)]
+                place += len(piece)
+
+    each(block, run.blocks)
+
+
+def write_at(fd: int, data: Any, offset: int) -> None:
+    """Write all of ``data`` at a place in a file, from any thread."""
+    view = memoryview(data)
+    while len(view):
+        n = _pwrite(fd, view, offset)
+        view, offset = view[n:], offset + n
+
+
+def read_at(fd: int, view: memoryview, offset: int) -> None:
+    """Fill ``view`` from a place in a file, from any thread."""
+    while len(view):
+        n = _preadv(fd, [view], offset)
+        if n == 0:
+            raise CheckpointError(f"the file ends at byte {offset}, in the middle of its data")
+        view, offset = view[n:], offset + n
+
+
+if hasattr(os, "pwrite") and hasattr(os, "preadv"):
+    _pwrite, _preadv = os.pwrite, os.preadv
+else:  # Windows has no calls that take an offset
+    _seeking = threading.Lock()
+
+    def _pwrite(fd: int, data: Any, offset: int, /) -> int:
+        with _seeking:
+            os.lseek(fd, offset, os.SEEK_SET)
+            return os.write(fd, data)
+
+    def _preadv(fd: int, buffers: Any, offset: int, /) -> int:  # type: ignore[misc]
+        with _seeking:
+            os.lseek(fd, offset, os.SEEK_SET)
+            data = os.read(fd, len(buffers[0]))
+        buffers[0][: len(data)] = data
+        return len(data)
