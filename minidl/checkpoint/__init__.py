@@ -1,5 +1,7 @@
 """Saving and loading: files that survive a crash, in formats that anybody reads."""
 
-from .files import load, save
+from minidl.errors import CheckpointError
 
-__all__ = ["load", "save"]
+from .files import info, load, save, verify
+
+__all__ = ["CheckpointError", "info", "load", "save", "verify"]

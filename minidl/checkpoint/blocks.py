@@ -104,11 +104,8 @@ def read(fd: int, offset: int, run: Run, sums: list[int] | None) -> None:
         pieces = run.pieces(i)
         whole = pieces[0] if len(pieces) == 1 else bytearray(sum(map(len, pieces)))
         read_at(fd, memoryview(whole), offset + i * BLOCK)
-        if sums is not None and zlib.crc32(whole) != sums[i]:
-            raise CheckpointError(
-                f"block {i + 1} of {run.blocks} (1 MiB at byte {offset + i * BLOCK}) does not have "
-                "the checksum it was saved with: the file is damaged"
-            )
+        if sums is not None:
+            _compare(i, whole, offset, sums)
         if len(pieces) > 1:
             place = 0
             for piece in pieces:
@@ -116,6 +113,25 @@ def read(fd: int, offset: int, run: Run, sums: list[int] | None) -> None:
                 place += len(piece)
 
     each(block, run.blocks)
+
+
+def verify(fd: int, offset: int, size: int, sums: list[int]) -> None:
+    """Compare the CRC-32 of the blocks of a file with ``sums``."""
+
+    def block(i: int) -> None:
+        data = bytearray(min(BLOCK, size - i * BLOCK))
+        read_at(fd, memoryview(data), offset + i * BLOCK)
+        _compare(i, data, offset, sums)
+
+    each(block, len(sums))
+
+
+def _compare(i: int, data: Any, offset: int, sums: list[int]) -> None:
+    if zlib.crc32(data) != sums[i]:
+        raise CheckpointError(
+            f"block {i + 1} of {len(sums)} (1 MiB at byte {offset + i * BLOCK}) does not have the "
+            "checksum it was saved with: the file is damaged"
+        )
 
 
 def write_at(fd: int, data: Any, offset: int) -> None:

@@ -23,34 +23,54 @@ from minidl_kernels import EXACT
 
 from . import atomic, blocks
 from .header import CODES, checked_dtype, checked_shape, numpy_dtype, parse_json
-from .tensors import readable
+from .tensors import named, readable, versions
 from .tree import PLAIN, Packed
 
 SMALL = 64  # elements that are still readable as a list
-_ZEROS = "crc32:00000000"
+ZEROS = "crc32:00000000"
 
 
 def write(path: str, packed: Packed, lists: bool) -> None:
     """Save arrays and their tree; ``lists`` writes the large ones as nested lists too."""
-    content: dict[str, Any] = {"format": "minidl", "version": 1, "checksum": _ZEROS}
+    content: dict[str, Any] = {"format": "minidl", "version": 1, "checksum": ZEROS}
+    content["versions"] = versions()
     if packed.tree is not PLAIN:
         content["tree"] = packed.tree
     content["tensors"] = {
         name: _encode(name, array, lists) for name, array in packed.arrays.items()
     }
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-    text = text.replace(_ZEROS.encode(), f"crc32:{zlib.crc32(text):08x}".encode(), 1)
-    atomic.replace(path, lambda fd: blocks.write_at(fd, text, 0))
+    write_signed(path, json.dumps(content, separators=(",", ":"), allow_nan=False))
+
+
+def write_signed(path: str, text: str) -> None:
+    """Save a text whose first ZEROS become its checksum."""
+    data = text.encode() + b"\n"
+    signed = data.replace(ZEROS.encode(), f"crc32:{zlib.crc32(data):08x}".encode(), 1)
+    atomic.replace(path, lambda fd: blocks.write_at(fd, signed, 0))
+
+
+def read_json(path: str) -> tuple[Any, bytes]:
+    """The content of a JSON file, and its bytes for check_sum."""
+    with readable(path) as (fd, _), os.fdopen(os.dup(fd), "rb") as file:
+        data = file.read()
+        try:
+            return parse_json(data.decode(), "the file"), data
+        except UnicodeDecodeError as error:
+            raise CheckpointError(f"the file is not UTF-8 text: {error}"[:300]) from None
+
+
+def check_sum(found: Any, data: bytes) -> None:
+    """Compare the checksum that a file has in it with the file."""
+    if not isinstance(found, str) or not re.fullmatch("crc32:[0-9a-f]{8}", found):
+        raise CheckpointError("its checksum is not one")
+    if f"crc32:{zlib.crc32(data.replace(found.encode(), ZEROS.encode(), 1)):08x}" != found:
+        raise CheckpointError("it does not have the checksum it was saved with: it is damaged")
 
 
 def read(path: str) -> Packed:
     """The arrays and the tree of a file."""
-    with readable(path) as (fd, _), os.fdopen(os.dup(fd), "rb") as file:
-        data = file.read()
-        try:
-            content = parse_json(data.decode(), "the file")
-        except UnicodeDecodeError as error:
-            raise CheckpointError(f"the file is not UTF-8 text: {error}"[:300]) from None
+    content, data = read_json(path)
+    with named(path):
         _check_envelope(content, data)
         tensors = content["tensors"]
         if not isinstance(tensors, dict):
@@ -60,7 +80,7 @@ def read(path: str) -> Packed:
 
 
 def _check_envelope(content: Any, data: bytes) -> None:
-    known = {"format", "version", "checksum", "tree", "tensors"}
+    known = {"format", "version", "versions", "checksum", "tree", "tensors"}
     if not isinstance(content, dict) or content.get("format") != "minidl":
         raise CheckpointError('this is not a JSON file that minidl wrote: no "format": "minidl"')
     if content.get("version") != 1:
@@ -70,13 +90,8 @@ def _check_envelope(content: Any, data: bytes) -> None:
         )
     if "tensors" not in content or set(content) - known:
         raise CheckpointError(f"it should have {', '.join(sorted(known))}, and nothing else")
-    if "checksum" not in content:
-        return
-    found = content["checksum"]
-    if not isinstance(found, str) or not re.fullmatch("crc32:[0-9a-f]{8}", found):
-        raise CheckpointError("its checksum is not one")
-    if f"crc32:{zlib.crc32(data.replace(found.encode(), _ZEROS.encode(), 1)):08x}" != found:
-        raise CheckpointError("it does not have the checksum it was saved with: it is damaged")
+    if "checksum" in content:
+        check_sum(content["checksum"], data)
 
 
 def _encode(name: str, array: np.ndarray, lists: bool) -> dict[str, Any]:

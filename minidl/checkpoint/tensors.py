@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import mmap as mapping
 import os
+import platform
 import re
 import stat
 import zlib
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minidl.config import __version__
 from minidl.errors import ArgumentError, CheckpointError
 from minidl_kernels import EXACT
 
@@ -34,6 +36,7 @@ def write(path: str, packed: Packed, metadata: dict[str, str]) -> None:
     nbytes = sum(array.nbytes for array in packed.arrays.values())
     zeros = "0" * 8 * (1 + -(-nbytes // blocks.BLOCK))
     own = {"format": "pt", "minidl.version": VERSION, "minidl.checksum": zeros}
+    own["minidl.versions"] = json.dumps(versions())
     if packed.tree is not PLAIN:
         own["minidl.tree"] = json.dumps(packed.tree, separators=(",", ":"))
     text, ordered = build(packed.arrays, own | metadata)
@@ -48,6 +51,14 @@ def write(path: str, packed: Packed, metadata: dict[str, str]) -> None:
         blocks.write_at(fd, whole, 0)
 
     atomic.replace(path, write_all)
+
+
+def versions() -> dict[str, str]:
+    """What a file was written with, for whoever has to find out why a run differs."""
+    return {
+        "minidl": __version__, "numpy": np.__version__, "python": platform.python_version(),
+        "machine": platform.machine(),
+    }  # fmt: skip
 
 
 def checked_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
@@ -96,14 +107,22 @@ def readable(path: str) -> Iterator[tuple[int, int]]:
     """(descriptor, size) of a regular file; every CheckpointError in the block names the file."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise CheckpointError("this is not a file")
-        yield fd, status.st_size
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+        with named(path):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise CheckpointError("this is not a file")
+            yield fd, status.st_size
     finally:
         os.close(fd)
+
+
+@contextmanager
+def named(path: str) -> Iterator[None]:
+    """Put the name of the file before what is wrong with it."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def _checked_sums(start: bytes, metadata: dict[str, str], data_size: int) -> list[int] | None:
@@ -138,6 +157,14 @@ def read(path: str, mmap: bool) -> Packed:
             if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
                 raise CheckpointError(f"tensor {name!r:.80} has bools other than 0 and 1")
         return Packed(parsed, arrays)
+
+
+def verify(path: str) -> None:
+    """Compare a whole file with its checksums, in the memory of a few blocks."""
+    with opened(path) as file:
+        if file.sums is None:
+            raise CheckpointError("it has no checksum: minidl did not write it")
+        blocks.verify(file.fd, file.offset, file.size - file.offset, file.sums)
 
 
 def _copied(file: Opened) -> dict[str, np.ndarray]:
