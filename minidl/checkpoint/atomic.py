@@ -98,9 +98,12 @@ def sync_folder(folder: str) -> None:
     """Make the names in a folder survive a power cut."""
     if os.name == "nt":
         return
-    fd = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system can
             raise OSError(
@@ -109,5 +112,14 @@ def sync_folder(folder: str) -> None:
                 "power cut may undo this save",
                 folder,
             ) from error
-    finally:
-        os.close(fd)
+
+
+def make_folder(folder: str) -> None:
+    """Create a folder, and those above it, so that they survive a power cut."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    make_folder(parent)
+    with contextlib.suppress(FileExistsError):  # another process was faster
+        os.mkdir(folder)
+    sync_folder(parent)
