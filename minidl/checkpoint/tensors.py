@@ -2,7 +2,7 @@
 
 The file is what any safetensors reader opens. minidl keeps in its metadata the tree (tree.py) and
 ``minidl.checksum``: in hexadecimal the CRC-32 of the length and the header, taken with zeros in
-this place, then that of each MiB of the data.
+this place, then the checksum (blocks.py) of each MiB of the data.
 """
 
 from __future__ import annotations
