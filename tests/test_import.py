@@ -6,7 +6,8 @@ import pytest
 def test_import_is_light(python):
     """The slow ones come when they are used: scipy.linalg alone takes longer than all of us."""
     heavy = ["scipy.linalg", "scipy.special", "scipy.sparse", "torch", "matplotlib", "ml_dtypes",
-             "tqdm", "jax", "pandas", "multiprocessing.pool", "asyncio", "unittest"]
+             "tqdm", "jax", "pandas", "multiprocessing.pool", "asyncio", "unittest", "json",
+             "safetensors", "hashlib", "minidl.checkpoint.manager", "minidl.checkpoint.tensors"]
     loaded = python("import sys, minidl; print(*sys.modules)").split()
     assert "minidl_kernels.cpu.blas" in loaded
     assert not set(heavy) & set(loaded)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable
 
@@ -71,7 +70,7 @@ def remove_stale(folder: str) -> None:
 def _create(folder: str) -> tuple[str, int]:
     """A new, locked temporary file; its permissions are those the umask leaves."""
     while True:
-        name = os.path.join(folder, f".{secrets.token_hex(8)}{SUFFIX}")
+        name = os.path.join(folder, f".{os.urandom(8).hex()}{SUFFIX}")
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks

@@ -1,4 +1,7 @@
-"""``md.save`` and ``md.load``: the format is the extension."""
+"""``md.save`` and ``md.load``: the format is the extension.
+
+What reads and writes the formats is imported when it is first used: `import minidl` stays fast.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ import os
 from typing import Any
 
 from minidl.errors import ArgumentError
-
-from . import jsonfile, shards, tensors, tree
-from .header import DTYPES, parse_json
 
 Path = str | os.PathLike[str]
 
@@ -41,6 +41,8 @@ def save(
     >>> model.load_state_dict(state["model"]), state["step"]
     (<All keys matched successfully>, 100)
     """
+    from . import jsonfile, shards, tensors, tree
+
     kind, place = _format("save", path)
     if json_lists and kind != ".json":
         raise ArgumentError(f"save: json_lists is for .json files, this one is {place}")
@@ -66,6 +68,8 @@ def load(path: Path, *, mmap: bool = False) -> Any:
     never changes). Only the header's checksum is compared then. Arrays of dtypes that minidl has
     no tensors of (int16, float8) come as NumPy arrays.
     """
+    from . import jsonfile, shards, tensors, tree
+
     kind, place = _format("load", path)
     if kind == ".json":
         if mmap:
@@ -82,6 +86,8 @@ def verify(path: Path) -> None:
 
     It takes the memory of a few MiB, whatever the size of the file.
     """
+    from . import tensors
+
     kind, place = _format("verify", path)
     if kind != ".safetensors":
         raise ArgumentError(f"verify: expected a .safetensors file, got {place}")
@@ -99,6 +105,9 @@ def info(path: Path) -> dict[str, Any]:
     >>> found["tensors"], found["metadata"]["author"], found["versions"]["minidl"] != ""
     ({'w': ('float32', (2, 3))}, 'me', True)
     """
+    from . import tensors
+    from .header import DTYPES, parse_json
+
     kind, place = _format("info", path)
     if kind != ".safetensors":
         raise ArgumentError(f"info: expected a .safetensors file, got {place}")
@@ -114,7 +123,7 @@ def _format(what: str, path: Path) -> tuple[str, str]:
     place = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(place, str):
         raise TypeError(f"{what}: expected a path, got {type(path).__name__}")
-    for kind in (".safetensors", shards.SUFFIX, ".json"):
+    for kind in (".safetensors", ".safetensors.index.json", ".json"):
         if place.endswith(kind):
             return kind, place
     hint = ""

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def _new_names(folder: str, stem: str, count: int) -> list[str]:
     """model-00001-of-00002.safetensors, ...; with a random part where these are taken."""
     names = [f"{stem}-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
     if any(os.path.lexists(os.path.join(folder, name)) for name in names):
-        return _new_names(folder, f"{stem}-{secrets.token_hex(4)}", count)
+        return _new_names(folder, f"{stem}-{os.urandom(4).hex()}", count)
     return names
 
 
