@@ -21,7 +21,7 @@ cdef object shortcut(Op op, Tensor a, Tensor b):
     cdef Tensor t
     cdef Node node
     cdef Saved saved
-    if not (plain(a.array) and plain(b.array)) or _detect_nonfinite \
+    if not (plain(a.array) and plain(b.array)) or _detect_nonfinite or _profile is not None \
             or not cnp.PyArray_SAMESHAPE(<cnp.ndarray>a.array, <cnp.ndarray>b.array):
         return None
     keep_up(a)
