@@ -1,24 +1,32 @@
 #include "loss.h"
 
+#define GROUP 8
+
 /* loss = lse - (1 - smoothing) x[target] - smoothing mean(x); what is close to the maximum is taken
-   from it first, so that large logits cancel before they are rounded. */
+   from it first, so that large logits cancel before they are rounded. Rows go in groups, step by
+   step: a row of few classes is one long chain, which runs while the next rows' chains do. */
 static void cross_entropy(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 {
     const LossJob *job = ctx;
-    const ptrdiff_t V = job->V;
+    const ptrdiff_t V = job->V, group = V <= 512 ? GROUP : 1;
     const double s = job->smoothing;
-    for (ptrdiff_t r = begin; r < end; r++) {
-        const float *x = job->logits + r * V;
-        if (job->target[r] == job->ignore) {
-            job->out[r] = 0;
-            job->lse[r] = 0;
-            continue;
+    for (ptrdiff_t first = begin; first < end; first += group) {
+        const ptrdiff_t rows = ROW_MIN(group, end - first);
+        float top[GROUP];
+        double log_sum[GROUP];
+        for (ptrdiff_t r = 0; r < rows; r++) top[r] = row_max(job->logits + (first + r) * V, V);
+        for (ptrdiff_t r = 0; r < rows; r++)
+            log_sum[r] = row_exp_sum(job->logits + (first + r) * V, V, top[r]);
+        for (ptrdiff_t r = 0; r < rows; r++) log_sum[r] = log(log_sum[r]);
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            const float *x = job->logits + (first + r) * V;
+            const int64_t t = job->target[first + r];
+            const int seen = t != job->ignore;
+            double likely = seen ? x[t] - (double)top[r] : 0;
+            if (s != 0) likely = (1 - s) * likely + s * (row_sum(x, V) / (double)V - top[r]);
+            job->lse[first + r] = seen ? top[r] + log_sum[r] : 0;
+            job->out[first + r] = seen ? (float)(log_sum[r] - likely) : 0;
         }
-        const double top = row_max(x, V), log_sum = log(row_exp_sum(x, V, (float)top));
-        double likely = x[job->target[r]] - top;
-        if (s != 0) likely = (1 - s) * likely + s * (row_sum(x, V) / (double)V - top);
-        job->lse[r] = top + log_sum;
-        job->out[r] = (float)(log_sum - likely);
     }
 }
 

@@ -8,6 +8,19 @@ static inline ptrdiff_t group_of(ptrdiff_t C)
     return C <= 1024 ? GROUP : 1;
 }
 
+/* TERM(i) for 0 <= i < n, and FETCH(i) once every STRIDE elements: what the next rows need is asked
+   for a little at a time, since the CPU can only wait for a few lines at once. */
+#define STRIDE 64
+#define IN_STRIDES(n, TERM, FETCH)                                                                 \
+    do {                                                                                           \
+        ptrdiff_t i_ = 0;                                                                          \
+        for (; i_ + STRIDE <= (n); i_ += STRIDE) {                                                 \
+            FETCH(i_);                                                                             \
+            for (ptrdiff_t k_ = i_; k_ < i_ + STRIDE; k_++) TERM(k_);                              \
+        }                                                                                          \
+        for (; i_ < (n); i_++) TERM(i_);                                                           \
+    } while (0)
+
 /* y = exp(x - shift); returns the sum of y. */
 static double exp_row(float *restrict y, const float *restrict x, ptrdiff_t n, float shift)
 {
@@ -90,8 +103,8 @@ static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             f_[l_] += FIRST(i_ + l_);                                                              \
             s_[l_] += SECOND(i_ + l_);                                                             \
         }                                                                                          \
-        (first) = ROW_FOLD(f_, ROW_PLUS);                                                          \
-        (second) = ROW_FOLD(s_, ROW_PLUS);                                                         \
+        ROW_FOLD(float, first, f_, ROW_PLUS);                                                      \
+        ROW_FOLD(float, second, s_, ROW_PLUS);                                                     \
     } while (0)
 
 /* d1, d2 = sum of (x - near), sum of (x - near)^2 */
@@ -163,8 +176,12 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             const float rest = (float)((near - mean[r]) * scale[r]);
             job->mean[first + r] = near;
             job->rstd[first + r] = rstd;
-            if (first + r + group < end) ROW_PREFETCH(x + group * C, C);
-            for (ptrdiff_t i = 0; i < C; i++) y[i] = ((x[i] - near) * rstd + rest) * w[i] + b[i];
+            const ptrdiff_t ahead = first + r + group < end ? group * C : 0;
+#define TERM(i) y[i] = ((x[i] - near) * rstd + rest) * w[i] + b[i]
+#define FETCH(i) ROW_PREFETCH(x + ahead + (i), STRIDE)
+            IN_STRIDES(C, TERM, FETCH);
+#undef TERM
+#undef FETCH
         }
     }
 }
@@ -242,7 +259,8 @@ S_FN void grad_params(const NormGradJob *job, ptrdiff_t r, int centred, float *r
     for (ptrdiff_t i = 0; centred && i < C; i++) dbias[i] += g[i];
 }
 
-S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, float dot)
+S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, float dot,
+                 ptrdiff_t ahead)
 {
     const ptrdiff_t C = job->C;
     const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
@@ -250,7 +268,15 @@ S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, fl
     const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
     const float a = centred ? sum / (float)C : 0, b = dot / (float)C * rstd * rstd;
     float *restrict dx = job->dx + r * C;
-    for (ptrdiff_t i = 0; i < C; i++) dx[i] = (g[i] * w[i] - a - (x[i] - mean) * b) * rstd;
+#define TERM(i) dx[i] = (g[i] * w[i] - a - (x[i] - mean) * b) * rstd
+#define FETCH(i)                                                                                   \
+    do {                                                                                           \
+        ROW_PREFETCH(g + ahead + (i), STRIDE);                                                     \
+        ROW_PREFETCH(x + ahead + (i), STRIDE);                                                     \
+    } while (0)
+    IN_STRIDES(C, TERM, FETCH);
+#undef TERM
+#undef FETCH
 }
 
 S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
@@ -273,12 +299,8 @@ S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int 
                     if (dweight) grad_params(job, first + r, centred, dweight, dbias);
                 }
             for (ptrdiff_t r = 0; job->dx && r < rows; r++) {
-                const ptrdiff_t next = (first + r + group) * C;
-                if (first + r + group < stop) {
-                    ROW_PREFETCH(job->g + next, C);
-                    ROW_PREFETCH(job->x + next, C);
-                }
-                grad_x(job, first + r, centred, sum[r], dot[r]);
+                const ptrdiff_t ahead = first + r + group < stop ? group * C : 0;
+                grad_x(job, first + r, centred, sum[r], dot[r], ahead);
             }
         }
     }

@@ -21,7 +21,7 @@
 /* Ask for n floats that are read soon: a short row ends before the CPU has seen a stream in it. */
 #if defined(__GNUC__)
 #define ROW_PREFETCH(p, n)                                                                         \
-    for (ptrdiff_t i_ = 0; i_ < (n); i_ += 16) __builtin_prefetch((p) + i_)
+    for (ptrdiff_t f_ = 0; f_ < (n); f_ += 16) __builtin_prefetch((p) + f_)
 #else
 #define ROW_PREFETCH(p, n) ((void)0)
 #endif
@@ -40,14 +40,17 @@ S_FN float row_exp(float x)
     return p * scale + scale;
 }
 
-/* The lanes folded to one value by ADD, a tree of fixed shape that stays in registers. */
-#define ROW_FOLD(lane, ADD)                                                                        \
-    ADD(ADD(ADD(ROW_FOLD4(lane, 0, ADD), ROW_FOLD4(lane, 4, ADD)),                                 \
-            ADD(ROW_FOLD4(lane, 2, ADD), ROW_FOLD4(lane, 6, ADD))),                                \
-        ADD(ADD(ROW_FOLD4(lane, 1, ADD), ROW_FOLD4(lane, 5, ADD)),                                 \
-            ADD(ROW_FOLD4(lane, 3, ADD), ROW_FOLD4(lane, 7, ADD))))
-#define ROW_FOLD4(lane, l, ADD)                                                                    \
-    ADD(ADD((lane)[l], (lane)[(l) + 8]), ADD((lane)[(l) + 16], (lane)[(l) + 24]))
+/* result = the lanes folded to one value by ADD: a tree of fixed shape, in loops that vectorise. */
+#define ROW_FOLD(type, result, lane, ADD)                                                          \
+    do {                                                                                           \
+        type eight_[8], four_[4], two_[2];                                                         \
+        for (int l_ = 0; l_ < 8; l_++)                                                             \
+            eight_[l_] = ADD(ADD((lane)[l_], (lane)[l_ + 8]),                                      \
+                             ADD((lane)[l_ + 16], (lane)[l_ + 24]));                               \
+        for (int l_ = 0; l_ < 4; l_++) four_[l_] = ADD(eight_[l_], eight_[l_ + 4]);                \
+        for (int l_ = 0; l_ < 2; l_++) two_[l_] = ADD(four_[l_], four_[l_ + 2]);                   \
+        (result) = ADD(two_[0], two_[1]);                                                          \
+    } while (0)
 
 /* result = TERM(0) ADD TERM(1) ADD ... for 0 <= i < n, starting from `none`, lane by lane.
    A sum starts from -0.0f: adding it changes nothing, and it is no memset, which starts slowly. */
@@ -63,7 +66,7 @@ S_FN float row_exp(float x)
                 i_ += ROW_LANES;                                                                   \
             } while (i_ + ROW_LANES <= (n));                                                       \
             for (int l_ = 0; l_ < (n) - i_; l_++) lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));       \
-            (result) = ROW_FOLD(lane_, ADD);                                                       \
+            ROW_FOLD(type, result, lane_, ADD);                                                    \
         } else {                                                                                   \
             (result) = (none);                                                                     \
             for (; i_ < (n); i_++) (result) = ADD(result, TERM(i_));                               \
