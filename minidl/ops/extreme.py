@@ -26,6 +26,13 @@ def extreme(name, doc):
     return op(fn)
 
 
+@op(method=False, name="extreme")
+def whole(be, input, name):
+    """The largest or smallest of all elements; NaNs share the gradient when there are any."""
+    y = getattr(be, name)(input, (), False)
+    return y, lambda g, need: shared(be, g, input, y, tuple(range(input.ndim)), False, nans=True)
+
+
 amax = extreme("amax", "The largest element over dims; ties share the gradient.\n\n    "
                ">>> md.tensor([[1, 2], [4, 3]]).amax(1)\n    tensor([2, 4])")
 amin = extreme("amin", "The smallest element over dims; ties share the gradient.")
@@ -50,7 +57,7 @@ def picked(be, input, dim, keepdim, name):
     return (be.contiguous(values.reshape(out)), at.reshape(out).astype(np.int64, copy=False)), vjp
 
 
-def overloaded(name, whole, elementwise):
+def overloaded(name, elementwise):
     """max or min: of all elements, along a dim, or of two tensors."""
     result = namedtuple(name, ("values", "indices"))
 
@@ -65,21 +72,21 @@ def overloaded(name, whole, elementwise):
             if input.array.size == 0:
                 raise errors.ShapeError(f"{name}: a tensor without elements (shape {input.shape}) "
                                         f"has no {name}imum")
-            return whole(input)
+            return whole(input, "a" + name)
         return result(*picked(input, dim, keepdim, name))
 
     fn.__name__ = fn.__qualname__ = name
     return fn, result
 
 
-max, _Max = overloaded("max", amax, maximum)
+max, _Max = overloaded("max", maximum)
 max.__doc__ = """The largest element; along a dim (values, indices); of two tensors, elementwise.
 
     >>> values, indices = md.tensor([[1, 5], [7, 2]]).max(dim=1)
     >>> values, indices
     (tensor([5, 7]), tensor([1, 0]))
     """
-min, _Min = overloaded("min", amin, minimum)
+min, _Min = overloaded("min", minimum)
 min.__doc__ = "The smallest element; along a dim (values, indices); of two tensors, elementwise."
 # pickling looks a named tuple up by its module and name
 _Max.__name__ = _Max.__qualname__ = "_Max"

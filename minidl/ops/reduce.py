@@ -217,6 +217,17 @@ def variance(be, input, dims, correction, keepdim):
     return y, vjp
 
 
+@op(method=False)
+def deviation(be, input):
+    """The square root of a variance, with gradient 0 where all elements were equal."""
+    y = be.sqrt(input)
+
+    def vjp(g, need):
+        return be.where(np.asarray(y == 0), np.zeros((), y.dtype), be.sqrt_grad(g, y))
+
+    return y, vjp
+
+
 def _degrees(name, input, dim, unbiased, correction, keepdim):
     """The dims and the correction of torch.var's overloads."""
     if isinstance(dim, bool):  # var(unbiased)
@@ -246,7 +257,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The square root of the variance."""
-    return variance(input, *_degrees("std", input, dim, unbiased, correction, keepdim)).sqrt()
+    return deviation(variance(input, *_degrees("std", input, dim, unbiased, correction, keepdim)))
 
 
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
@@ -258,15 +269,17 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """(standard deviation, mean) over dims."""
     found = _degrees("std_mean", input, dim, unbiased, correction, keepdim)
-    return variance(input, *found).sqrt(), mean(input, found[0], found[2])
+    return deviation(variance(input, *found)), mean(input, found[0], found[2])
 
 
 # ----------------------------------------------------------------------------------------- norms
 
-def shared(be, g, x, y, dims, keepdim):
+def shared(be, g, x, y, dims, keepdim, nans=False):
     """The gradient of an extreme, shared evenly over the elements that reach it."""
     ndim = x.ndim
     hit = np.asarray(x == spread(y, dims, ndim, keepdim))
+    if nans:
+        hit = hit | np.isnan(x)
     count = hit.sum(dims or None, keepdims=True).astype(x.dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.asarray(spread(g, dims, ndim, keepdim) / count)

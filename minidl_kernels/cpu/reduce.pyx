@@ -30,7 +30,7 @@ cdef extern from *:
         const float *x
         const float *shift
         Py_ssize_t outer, R, inner, block, blocks, strip, strips
-        double scale
+        double scale, zero
     ctypedef struct ReduceTable:
         Task reduce[7]
         Task combine[7]
@@ -142,6 +142,7 @@ cdef void plan(ReduceJob *job, Form *form, cnp.ndarray x, bint split) noexcept:
     job.partial = NULL
     job.index = NULL
     job.scale = 1
+    job.zero = -0.0
     job.strip = 1
     if job.inner > 1:
         job.strips = (job.inner + REDUCE_STRIP - 1) // REDUCE_STRIP
@@ -166,6 +167,8 @@ cdef cnp.ndarray launch(ReduceKind kind, cnp.ndarray x, Form *form, cnp.ndarray 
     plan(&job, form, x, True)
     job.out = ptr(out)
     job.scale = scale
+    if kind == REDUCE_SUM:
+        job.zero = 0                    # sums start from -0, and end as PyTorch's at 0
     if shift is not None:
         job.shift = ptr(shift)
     if job.blocks > 1:

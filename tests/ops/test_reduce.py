@@ -116,3 +116,29 @@ def test_topk_is_the_start_of_the_sort(n, largest):
 def test_messages(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [md.float32, md.float64])
+def test_sums_of_nothing_and_of_negative_zeros_are_zero(dtype):
+    for x in (md.zeros(0, dtype=dtype), md.full((3,), -0.0, dtype=dtype),
+              md.full((100_000,), -0.0, dtype=dtype)):
+        assert not np.signbit(x.sum().numpy())
+        assert not np.signbit(x.reshape(-1, 1).sum(0).numpy()).any()
+    assert np.signbit(md.full((3,), -0.0, dtype=dtype).amax().numpy())
+
+
+@pytest.mark.parametrize("dtype", [md.float32, md.float64])
+def test_gradient_of_the_deviation_of_equal_elements_is_zero(dtype):
+    x = md.tensor([[2.0, 2.0, 2.0], [1.0, 2.0, 3.0]], dtype=dtype, requires_grad=True)
+    x.std(1).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [[0, 0, 0], [-0.5, 0, 0.5]])
+    x.grad = None
+    md.std_mean(x[0])[0].backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros((2, 3)))
+
+
+def test_the_gradient_of_a_maximum_that_is_nan_goes_to_the_nans():
+    for reduce in (md.max, md.min):
+        x = md.tensor([1.0, math.nan, 2.0, math.nan], requires_grad=True)
+        reduce(x).backward()
+        np.testing.assert_array_equal(x.grad.numpy(), [0, 0.5, 0, 0.5])

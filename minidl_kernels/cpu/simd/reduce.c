@@ -88,7 +88,7 @@
                         job->inner, p.columns, job->shift ? job->shift + at : no_shift, to);       \
             if (job->blocks == 1)                                                                  \
                 for (ptrdiff_t i = 0; i < p.columns; i++)                                          \
-                    job->out[at + i] = (float)(acc[i] * job->scale);                               \
+                    job->out[at + i] = (float)(acc[i] * job->scale + job->zero);                   \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -100,7 +100,7 @@
                 const double *part = job->partial + o * job->blocks * job->inner + i;              \
                 double acc = (NONE);                                                               \
                 for (ptrdiff_t b = 0; b < job->blocks; b++) acc = ADD(acc, part[b * job->inner]);  \
-                job->out[o * job->inner + i] = (float)(acc * job->scale);                          \
+                job->out[o * job->inner + i] = (float)(acc * job->scale + job->zero);              \
             }                                                                                      \
     }
 

@@ -26,7 +26,7 @@ typedef struct {
     ptrdiff_t outer, R, inner;
     ptrdiff_t block, blocks; /* rows of a block, blocks of R */
     ptrdiff_t strip, strips; /* columns of a strip (at most REDUCE_STRIP), strips of inner */
-    double scale;            /* the result is multiplied by it */
+    double scale, zero;      /* the result is multiplied by scale; then zero, 0 or -0, is added */
 } ReduceJob;
 
 #define REDUCE_STRIP 512
