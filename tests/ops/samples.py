@@ -176,6 +176,7 @@ SAMPLES = {
     "count_nonzero": [lambda r: (whole(r, 3, 4), 1)],
     "var": [lambda r: (real(r, 2, 3, 4), (1,), 1, False), lambda r: (
         real(r, 3, 4), (0, 1), 0, True)],
+    "isclose": [lambda r: (real(r, 3, 4), real(r, 4))],
     "deviation": [lambda r: (positive(r, 3, 4),)],
     "extreme": [lambda r: (apart(r, 3, 4), "amax"), lambda r: (apart(r, 5), "amin")],
     "amax": [lambda r: (apart(r, 2, 3, 4), (0, 2)), lambda r: (apart(r, 3), 0, True)],
