@@ -2,8 +2,10 @@
 
 import importlib
 import importlib.util
+import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +43,7 @@ class Library:
     """`torch`, `nn` and `F` of PyTorch or of minidl, and inputs drawn from one seed."""
 
     def __init__(self, peer, threads):
-        self.peer, self.threads, self.torch = peer, threads, None
+        self.peer, self.threads, self.torch, self.folder = peer, threads, None, None
         name = LIBRARY[peer]
         if name in ("minidl", "torch"):
             self.torch = importlib.import_module(name)
@@ -53,10 +55,18 @@ class Library:
         self.restart()
 
     def restart(self):
-        """The same random numbers again."""
+        """The same random numbers again, and no files."""
+        if self.folder is not None:
+            self.folder.cleanup()
+        self.folder = None
         self.rng = np.random.default_rng(0)
         if self.torch is not None:
             self.torch.manual_seed(0)
+
+    def path(self, name):
+        """A place for a file, until the next restart."""
+        self.folder = self.folder or tempfile.TemporaryDirectory(prefix="minidl-bench-")
+        return os.path.join(self.folder.name, name)
 
     def array(self, *shape):
         """Normal float32 numbers."""

@@ -4,23 +4,19 @@ The models are those of the page the project started from. md.save waits until t
 disk (fsync), which torch.save and safetensors' save_file do not.
 """
 
-import os
-import tempfile
-
 SIZES = {"5K,768,6": (5000, 128, 6, 12, 768), "10K,1024,12": (10000, 128, 12, 16, 1024)}
 QUICK = {"65,128,4": (65, 64, 4, 4, 128)}
-FOLDER = tempfile.gettempdir()
+ENDINGS = {"torch": "pt", "json": "json"}
 
 
-def path(lib, size):
-    ending = {"torch": "pt", "json": "json"}.get(lib.peer, "safetensors")
-    return os.path.join(FOLDER, f"minidl-bench-{os.getppid()}-{size[0]}.{ending}")
+def path(lib):
+    return lib.path(f"model.{ENDINGS.get(lib.peer, 'safetensors')}")
 
 
 def saving(size):
     """call(): save a state_dict with the peer's own function."""
     def build(lib):
-        file = path(lib, size)
+        file = path(lib)
         if lib.peer == "safetensors":
             from safetensors.numpy import save_file
 
@@ -39,7 +35,7 @@ def loading(size, **options):
     """call(): load what saving wrote."""
     def build(lib):
         saving(size)(lib)()
-        file = path(lib, size)
+        file = path(lib)
         if lib.peer == "safetensors":
             from safetensors.numpy import load_file
 

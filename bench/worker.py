@@ -82,6 +82,7 @@ class Bench:
     def drop(self):
         """Forget the case and give its memory back."""
         self.call = None
+        self.lib.restart()
         gc.unfreeze()
         gc.collect()
         if hasattr(self.lib.torch, "empty_cache"):
@@ -102,7 +103,10 @@ def main():
         except Exception as e:
             answer = {"error": f"{type(e).__name__}: {e}".splitlines()[0][:300]}
         settle()
-        print(json.dumps(answer), file=answers, flush=True)
+        try:
+            print(json.dumps(answer), file=answers, flush=True)
+        except BrokenPipeError:
+            os._exit(1)                 # nobody waits for the answer any more
 
 
 if __name__ == "__main__":
