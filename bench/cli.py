@@ -72,7 +72,7 @@ def measure(options):
         session.measure_limits()
         for threads, top in session.limits.items():
             print(f"limits on {threads} threads: sgemm {top['gflops']:.1f} GFLOPS, "
-                  f"copy {top['gbs']:.1f} GB/s")
+                  f"copy {top['gbs']:.1f} GB/s; sgemm against itself {top['itself']:.3f}")
         settings = {"quick": options.quick, "seconds": session.seconds, "rounds": session.rounds}
         for topic in options.topics or topics.TOPICS:
             print(f"\n{topic}\n{table.HEADER}")

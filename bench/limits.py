@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from bench.measure import Failed, interleave
+
 SIZES = (1024, 2048)
 ELEMENTS = 32 << 20
 
@@ -38,8 +40,20 @@ def cases(case):
 
 
 def measure(session, threads):
-    """{"gflops": ..., "gbs": ...} of the machine on a number of threads, the best of each."""
+    """{"gflops": ..., "gbs": ..., "itself": ...} of the machine on a number of threads.
+
+    The best of each; `itself` is the ratio of a product to the same product in another process,
+    measured as peers are: how far it is from 1 says what a ratio of this run is worth.
+    """
     gemms = [session.time("limits", i, threads, ["blas"])["blas"].best for i in range(len(SIZES))]
     copying = session.time("limits", len(SIZES), threads, ["blas"])["blas"].best
     return {"gflops": max(2 * n**3 / t / 1e9 for n, t in zip(SIZES, gemms, strict=True)),
-            "gbs": 8 * ELEMENTS / copying / 1e9}
+            "gbs": 8 * ELEMENTS / copying / 1e9, "itself": itself(session, threads)}
+
+
+def itself(session, threads):
+    twins = {copy: session.workers.get("blas", threads, copy) for copy in range(2)}
+    timings, failures = interleave(twins, "limits", 0, session.seconds, session.rounds)
+    if failures:
+        raise Failed(str(failures))
+    return timings[1].ratio(to=timings[0])

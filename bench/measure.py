@@ -59,10 +59,10 @@ class Workers:
         for worker in self.running.values():
             worker.close()
 
-    def get(self, peer, threads):
-        worker = self.running.get((peer, threads))
+    def get(self, peer, threads, copy=0):
+        worker = self.running.get((peer, threads, copy))
         if worker is None or worker.process.poll() is not None:
-            worker = self.running[peer, threads] = Worker(peer, threads)
+            worker = self.running[peer, threads, copy] = Worker(peer, threads)
         return worker
 
 
