@@ -63,7 +63,7 @@ def cases(case):
         for name, build, peers in (("save", saving(size), others), ("load", loading(size), others),
                                    ("load mapped", loading(size, mmap=True), {"torch"})):
             case(name, label, dict.fromkeys(["minidl", *sorted(peers)], build), items=4 * n,
-                 unit="GB/s", quick=quick, threads=1, rounds=2)
+                 unit="GB/s", quick=quick, threads=1, rounds=0 if quick else 1)
 
 
 if __name__ == "__main__":

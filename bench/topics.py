@@ -31,7 +31,7 @@ class Case:
     grad: bool = False              # record a graph; otherwise every library runs under no_grad
     threads: int = 0                # run on this number of threads only
     quick: bool = False             # part of --quick
-    rounds: int = 0                 # at most so many, for what takes minutes
+    rounds: int = 0                 # at most so many; with 1, for what takes minutes, no warm-up
 
 
 def load(topic):
