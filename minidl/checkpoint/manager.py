@@ -113,7 +113,7 @@ class CheckpointManager:
         about = json.dumps({"number": number, "step": step, "metric": finite})
         tensors.write(path, packed, {"minidl.save": about})
         saved = self.checkpoints()
-        kept = {path, *(s.path for s in saved[-self.keep_last :])}
+        kept = {s.path for s in saved[-self.keep_last :]}
         kept.update(s.path for s in self._by_metric(saved)[: self.keep_best])
         for old in saved:
             if old.path not in kept:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from minidl._core import Tensor
+from minidl._core import Tensor, overwrite
 from minidl.grad_mode import no_grad
 
 from .parameter import Parameter
@@ -92,7 +92,8 @@ def load_state_dict(
     else:
         with no_grad():
             for name, value in values.items():
-                entries[name].tensor.copy_(value)
+                target = entries[name].tensor
+                overwrite(target, "load_state_dict", value.to(target.dtype).array)
     return IncompatibleKeys(missing, unexpected)
 
 

@@ -206,6 +206,34 @@ def test_left_overs_of_killed_runs_go_and_those_of_living_ones_stay(tmp_path):
     assert sorted(content(tmp_path)) == ["a.json"]
 
 
+@posix
+def test_a_file_that_is_being_written_is_not_stale(tmp_path):
+    """Another process that saves to the same folder cleans up while this one writes."""
+    def write(fd):
+        atomic.remove_stale(str(tmp_path))
+        blocks.write_at(fd, b"whole", 0)
+
+    atomic.replace(str(tmp_path / "a"), write)
+    assert content(tmp_path) == {"a": b"whole"}
+
+
+@posix
+def test_a_file_that_was_taken_for_stale_before_its_lock_is_made_anew(tmp_path, monkeypatch):
+    import fcntl
+
+    real, names = fcntl.flock, []
+
+    def flock(fd, how):
+        if not names:
+            names.extend(content(tmp_path))
+            (tmp_path / names[0]).unlink()
+        real(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    md.save(state(1), tmp_path / "a.json")
+    assert len(names) == 1 and list(content(tmp_path)) == ["a.json"]
+
+
 # -------------------------------------------------------------------- links and permissions
 
 @posix

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -144,6 +145,46 @@ def test_tied_weights_are_stored_once_and_come_back_tied(tmp_path, name):
     whole, part, _ = md.load(tmp_path / name)
     whole[0] = 5.0
     assert part[0] == 1.0, "only what is the same is tied"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_same_memory_seen_otherwise_is_not_tied(tmp_path, same, name):
+    a = md.arange(9).reshape(3, 3)
+    state = {"a": a, "t": a.t(), "f": md.Tensor(a.array.view(np.float64)), "row": a[0]}
+    md.save(state, tmp_path / name)
+    same(state, md.load(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_names_that_would_collide(tmp_path, same, name):
+    state = {"a": {"b": md.ones(1), "b#2": md.ones(2)}, "a.b": md.ones(3), "": {"": md.ones(4)},
+             ".": md.ones(5), "__metadata__": md.ones(6), 1: md.ones(7), "1": md.ones(8)}
+    md.save(state, tmp_path / name)
+    same(state, md.load(tmp_path / name))
+
+
+def test_without_threads(tmp_path, same, monkeypatch):
+    """While the interpreter ends no thread can be started; the calling one does it all."""
+    def refuse(self):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    md.set_num_threads(2)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    state = {"w": md.randn(3_000_000)}
+    md.save(state, tmp_path / "a.safetensors")
+    same(state, md.load(tmp_path / "a.safetensors"))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("stored", [md.bfloat16, md.float16, md.float64])
+@pytest.mark.parametrize("wanted", [md.float32, md.bfloat16])
+def test_a_model_takes_weights_of_another_dtype(tmp_path, name, stored, wanted):
+    layer, other = nn.Linear(4, 3), nn.Linear(4, 3).to(wanted)
+    md.save({n: t.to(stored) for n, t in layer.state_dict().items()}, tmp_path / name)
+    other.load_state_dict(md.load(tmp_path / name))
+    expected = layer.weight.detach().to(stored).to(wanted).to(md.float32)
+    assert other.weight.dtype is wanted
+    assert (other.weight.detach().to(md.float32) == expected).all()
 
 
 @pytest.mark.parametrize("bad, message", [
