@@ -239,3 +239,18 @@ def test_metadata_is_the_users(tmp_path):
     md.save({"a": md.ones(1)}, tmp_path / "a.safetensors", metadata={"author": "é"})
     with tensors.opened(str(tmp_path / "a.safetensors")) as file:
         assert file.metadata["author"] == "é" and file.metadata["format"] == "pt"
+
+
+def test_a_save_makes_no_second_copy(tmp_path, python):
+    pytest.importorskip("resource")
+    python("""
+import resource, sys
+import minidl as md
+state = {f"w{i}": md.ones(1000, 4000) for i in range(3)} | {"t": md.ones(1000, 4000).t()}
+small = {"a": md.ones(1000, 300), "t": md.ones(1000, 300).t()}
+md.save(small, sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+md.save(state, sys.argv[1])
+extra = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+assert extra < 0.05 * 64_000, f"{extra} kB of extra memory"
+""", tmp_path / "a.safetensors")
