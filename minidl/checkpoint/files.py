@@ -88,10 +88,7 @@ def verify(path: Path) -> None:
     """
     from . import tensors
 
-    kind, place = _format("verify", path)
-    if kind != ".safetensors":
-        raise ArgumentError(f"verify: expected a .safetensors file, got {place}")
-    tensors.verify(place)
+    tensors.verify(place_of("verify", path, ".safetensors"))
 
 
 def info(path: Path) -> dict[str, Any]:
@@ -108,10 +105,7 @@ def info(path: Path) -> dict[str, Any]:
     from . import tensors
     from .header import DTYPES, parse_json
 
-    kind, place = _format("info", path)
-    if kind != ".safetensors":
-        raise ArgumentError(f"info: expected a .safetensors file, got {place}")
-    with tensors.opened(place) as file:
+    with tensors.opened(place_of("info", path, ".safetensors")) as file:
         return {
             "tensors": {n: (DTYPES[e.code], e.shape) for n, e in file.entries.items()},
             "versions": parse_json(file.metadata.get("minidl.versions", "{}"), "the versions"),
@@ -119,14 +113,24 @@ def info(path: Path) -> dict[str, Any]:
         }
 
 
-def _format(what: str, path: Path) -> tuple[str, str]:
+def place_of(what: str, path: Path, kind: str = "") -> str:
+    """A path as a string, of a file of a kind."""
     place = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(place, str):
         raise TypeError(f"{what}: expected a path, got {type(path).__name__}")
+    if not place.endswith(kind):
+        raise ArgumentError(f"{what}: expected a {kind} file, got {place}")
+    return place
+
+
+def _format(what: str, path: Path) -> tuple[str, str]:
+    place = place_of(what, path)
     for kind in (".safetensors", ".safetensors.index.json", ".json"):
         if place.endswith(kind):
             return kind, place
     hint = ""
     if place.endswith((".pt", ".pth", ".bin", ".pkl", ".ckpt")):
         hint = "; pickled files can execute code when they are loaded, convert them with PyTorch"
+    if place.endswith(".gguf"):
+        hint = "; md.checkpoint.load_gguf and save_gguf are for .gguf files"
     raise ArgumentError(f"{what}: {place} should end in .safetensors or .json{hint}")
