@@ -41,7 +41,7 @@ def sign(header, data):
     sums = [block_sum(data[i:i + BLOCK]) for i in range(0, len(data), BLOCK)]
     zeros = "0" * 8 * (1 + len(sums))
     header["__metadata__"]["minidl.checksum"] = zeros
-    text = json.dumps(header).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     start = len(text).to_bytes(8, "little") + text
     value = "".join(f"{n:08x}" for n in [zlib.crc32(start), *sums])
     return start.replace(zeros.encode(), value.encode(), 1) + data

@@ -108,10 +108,11 @@ def build(
     except UnicodeEncodeError as error:
         raise ValueError(f"save: a name is not Unicode text: {error}") from None
     text += b" " * (-(8 + len(text)) % 64)  # mapped tensors begin on a cache line
-    if len(text) > MAX_HEADER:
+    if len(text) > MAX_HEADER or text.count(b"[") > MAX_LISTS:
         raise ValueError(
-            f"save: the names, numbers and strings of this state take {len(text):,} bytes, and a "
-            f"safetensors header has at most {MAX_HEADER:,}; put long lists into tensors"
+            f"save: the names, numbers and strings of this state take {len(text):,} bytes and "
+            f"{text.count(b'['):,} lists, and a header has at most {MAX_HEADER:,} and "
+            f"{MAX_LISTS:,}; put long lists into tensors"
         )
     return text, [arrays[name] for name in order]
 

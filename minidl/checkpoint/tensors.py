@@ -46,11 +46,14 @@ def write(path: str, packed: Packed, metadata: dict[str, str]) -> None:
     def write_all(fd: int) -> None:
         sums = blocks.write(fd, 8 + len(text), run)
         found = "".join(f"{n:08x}" for n in [zlib.crc32(length + text), *sums])
-        place = text.index(f'"minidl.checksum":"{zeros}"'.encode()) + len('"minidl.checksum":"')
-        whole = length + text[:place] + found.encode() + text[place + len(zeros) :]
-        blocks.write_at(fd, whole, 0)
+        blocks.write_at(fd, length + text.replace(_entry(zeros), _entry(found), 1), 0)
 
     atomic.replace(path, write_all)
+
+
+def _entry(value: str) -> bytes:
+    """The place of the checksum in the header; elsewhere its quotes would be escaped."""
+    return f'"minidl.checksum":"{value}"'.encode()
 
 
 def versions() -> dict[str, str]:
@@ -137,11 +140,11 @@ def _checked_sums(start: bytes, metadata: dict[str, str], data_size: int) -> lis
         )
     value = metadata.get("minidl.checksum", "")
     count = 1 + -(-data_size // blocks.BLOCK)
-    written = value.encode()
+    written = _entry(value)
     if not re.fullmatch(f"[0-9a-f]{{{8 * count}}}", value) or start.count(written) != 1:
         raise CheckpointError("its checksum is missing or has the wrong length: it is damaged")
     head, *sums = [int(value[i : i + 8], 16) for i in range(0, 8 * count, 8)]
-    if zlib.crc32(start.replace(written, b"0" * len(written))) != head:
+    if zlib.crc32(start.replace(written, _entry("0" * len(value)))) != head:
         raise CheckpointError("its header does not have the checksum it was saved with")
     return sums
 

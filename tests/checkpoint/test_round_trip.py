@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import minidl as md
 from minidl import nn
-from minidl.checkpoint import jsonfile, tensors
+from minidl.checkpoint import header, jsonfile, tensors
 
 FORMATS = ["state.safetensors", "state.json"]
 TENSOR_DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool"]
@@ -213,6 +213,23 @@ def test_a_state_that_contains_itself(tmp_path):
         md.save(state, tmp_path / "a.json")
     with pytest.raises(ValueError, match="not Unicode text"):
         md.save({"\ud800": md.ones(1)}, tmp_path / "a.safetensors")
+
+
+def test_a_header_that_no_reader_would_take_is_not_written(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="put long lists into tensors"):
+        md.save({"lists": [[]] * 1_000_001}, tmp_path / "a.safetensors")
+    monkeypatch.setattr(header, "MAX_HEADER", 3000)
+    with pytest.raises(ValueError, match="put long lists into tensors"):
+        md.save({"text": "x" * 3000}, tmp_path / "a.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_that_looks_like_the_checksum(tmp_path):
+    path = tmp_path / "a.safetensors"
+    for text in ('"minidl.checksum":"00000000"', "00000000", "minidl.checksum"):
+        state = {"text": text, text: text}
+        md.save(state, path, metadata={"text": text})
+        assert md.load(path) == state
 
 
 @pytest.mark.parametrize("path, message", [
