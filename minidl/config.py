@@ -25,7 +25,7 @@ def config():
         "instruction set": threads.instruction_set(),
         "threads": threads.get_num_threads(),
         "openmp": str(openmp) if openmp else "not built in: single-threaded",
-        "blas": ", ".join(scipy_blas.describe()) or "unknown to threadpoolctl",
+        "blas": ", ".join(scipy_blas.describe()) or "not loaded: products are minidl's own",
         "memory in use": f"{memory.memory_stats()['in_use_bytes']:,} bytes",
     }
 

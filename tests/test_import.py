@@ -2,6 +2,8 @@
 
 import pytest
 
+from minidl_kernels.cpu import threads
+
 
 def test_import_is_light(python):
     """The slow ones come when they are used: scipy.linalg alone takes longer than all of us."""
@@ -9,8 +11,19 @@ def test_import_is_light(python):
              "tqdm", "jax", "pandas", "multiprocessing.pool", "asyncio", "unittest", "json",
              "safetensors", "hashlib", "minidl.checkpoint.manager", "minidl.checkpoint.tensors"]
     loaded = python("import sys, minidl; print(*sys.modules)").split()
-    assert "minidl_kernels.cpu.blas" in loaded
+    assert "minidl_kernels.cpu.matmul" in loaded
     assert not set(heavy) & set(loaded)
+
+
+@pytest.mark.skipif(threads.instruction_set() == "baseline", reason="products are SciPy's here")
+def test_our_own_products_do_without_scipy(python):
+    python("""
+import sys
+import minidl as md
+for rows in (1, 3, 40):
+    md.ones(rows, 30) @ md.ones(30, 20)
+assert not any(name.startswith("scipy") for name in sys.modules)
+""")
 
 
 @pytest.mark.parametrize("before", ["", "import scipy.linalg", "import scipy.linalg.cython_blas",
@@ -21,6 +34,7 @@ def test_scipy_linalg_works_before_and_after(python, before):
 import minidl
 import numpy as np
 from minidl_kernels import cpu
+cpu.matmul(np.ones((2, 2), "f"), np.ones((2, 2), "f"))
 import scipy.linalg
 import scipy.linalg.cython_blas
 from scipy.linalg import cython_blas
@@ -30,17 +44,18 @@ assert not any(type(f).__module__.startswith("minidl") for f in __import__("sys"
 a = np.eye(3) * 2
 assert np.allclose(scipy.linalg.solve(a, a), np.eye(3))
 assert np.allclose(cpu.matmul(a.astype("f"), a.astype("f")), 4 * np.eye(3))
-""")
+""", env={"MINIDL_ISA": "baseline"})
 
 
 def test_a_look_for_scipy_linalg_changes_nothing(python):
     python("""
 import importlib.util
-import minidl
+import minidl as md
+md.ones(2, 2) @ md.ones(2, 2)
 assert importlib.util.find_spec("scipy.linalg").name == "scipy.linalg"
 import scipy.linalg
 assert "sgemm" in scipy.linalg.cython_blas.__pyx_capi__
-""")
+""", env={"MINIDL_ISA": "baseline"})
 
 
 @pytest.mark.parametrize("env", [{}, {"GOMP_SPINCOUNT": "77"}, {"OMP_WAIT_POLICY": "passive"},
@@ -51,10 +66,10 @@ def test_the_environment_is_as_before(python, env):
     python("""
 import os
 before = dict(os.environ)
-import minidl
-from minidl_kernels import cpu
+import minidl as md
+md.ones(2, 2) @ md.ones(2, 2)
 assert dict(os.environ) == before, set(dict(os.environ).items()) ^ set(before.items())
-""", env={**clean, **env})
+""", env={**clean, **env, "MINIDL_ISA": "baseline"})
 
 
 def test_libgomp_spins_shortly_unless_told_otherwise(python):

@@ -15,7 +15,6 @@ if _unset:
 from minidl_kernels.cpu import scipy_blas  # noqa: E402
 from minidl_kernels.reference import *  # noqa: E402
 
-scipy_blas.load()
 from minidl_kernels.cpu.attention import attention, attention_grad  # noqa: E402
 from minidl_kernels.cpu.elementwise import *  # noqa: E402
 from minidl_kernels.cpu.embedding import embedding, embedding_grad, index_add_rows  # noqa: E402

@@ -1,6 +1,12 @@
-"""The one door to BLAS: SciPy's, which runs on one thread inside our own tiles."""
+"""The one door to BLAS: SciPy's, which runs on one thread inside our own tiles.
 
+Loading SciPy takes tens of milliseconds, so this module is imported when a product first needs it.
+"""
+
+from cpython.pycapsule cimport PyCapsule_New
 from scipy.linalg.cython_blas cimport sgemm, sgemv
+
+from minidl_kernels.cpu.gemm cimport Gemm
 
 
 cdef void gemm(float *c, const float *a, const float *b, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
@@ -22,3 +28,9 @@ cdef void gemm(float *c, const float *a, const float *b, Py_ssize_t m, Py_ssize_
         sgemv(&flag_b, &nn, &kk, &alpha, <float*>b, &ldb, <float*>a, &step, &beta, c, &one)
     else:                        # or [k, n]
         sgemv(&flag_b, &kk, &nn, &alpha, <float*>b, &ldb, <float*>a, &step, &beta, c, &one)
+
+
+def gemm_pointer():
+    """The address of `gemm`, a Gemm of gemm.pxd, in a capsule."""
+    cdef Gemm function = gemm
+    return PyCapsule_New(<void*>function, NULL, NULL)

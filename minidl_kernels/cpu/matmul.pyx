@@ -2,16 +2,16 @@
 
 Shape letters: C[M, N] = A[M, K] @ B[K, N], every matrix given by a pointer, a leading dimension and
 whether it is stored transposed, so that views and transposes cost nothing. On CPUs with AVX2 or
-AVX-512 our own packed product runs (simd/matmul.c), elsewhere and for a few rows BLAS. Which one
-and in which tiles depends on the shape only and K is never split over threads, so the bits do not
-depend on the number of threads.
+AVX-512 our own products run (simd/matmul.c), elsewhere BLAS. Tiles depend on the shape only and K is
+never split over threads, so the bits do not depend on the number of threads.
 """
 
 cimport numpy as cnp
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from minidl_kernels.cpu.blas cimport gemm
+from minidl_kernels.cpu.gemm cimport Gemm
 from minidl_kernels.cpu.memory cimport copy_f32, empty, f32, ptr
 from minidl_kernels.cpu.threads cimport run
 
@@ -32,11 +32,12 @@ cdef extern from "matmul.h":
         float *packed
         int failed
     ctypedef struct MatmulTable:
-        Py_ssize_t nr
+        Py_ssize_t nr, wide
         Py_ssize_t (*tiles)(const Product *p) noexcept nogil
         void (*pack)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
         void (*multiply)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
         void (*items)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
+        void (*few)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
 
 cdef extern from *:
     """
@@ -53,6 +54,7 @@ cdef enum:
     PACKED = 4 << 20            # floats of B packed at a time
 
 cdef bint _use_blas = True
+cdef Gemm _gemm = NULL          # BLAS, loaded when first needed
 
 
 cdef struct Matrix:
@@ -91,6 +93,11 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
     cdef const float *a = p.a
     cdef const float *b = p.b
     cdef Py_ssize_t i
+    if p.m < 4:
+        run(K.few, p, batch * ((p.n + K.wide - 1) // K.wide), max(1, 65536 // (K.wide * p.k)))
+        if p.failed:
+            raise MemoryError("matmul: no memory for the scratch space of a product")
+        return 0
     cut_packed(p)
     if flops < 4e6 or (batch >= 4 and flops < 2e8 and p.n * p.k <= PACKED):
         p.last = p.n
@@ -163,8 +170,8 @@ cdef void tiles_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
                 else:
                     memset(c + row * p.n, 0, n * sizeof(float))
         if _use_blas:
-            gemm(c, a, b, m, n, p.k, p.n, p.a_row, p.a_col, p.b_row, p.b_col,
-                 0 if p.bias == NULL else 1)
+            _gemm(c, a, b, m, n, p.k, p.n, p.a_row, p.a_col, p.b_row, p.b_col,
+                  0 if p.bias == NULL else 1)
         else:
             multiply_plain(c, a, b, m, n, p)
 
@@ -174,8 +181,14 @@ cdef int multiply_tiles(Product *p, Py_ssize_t batch) except -1:
 
     Above 16 GFLOP a tile has at most 2 (some 30 ms), after which Ctrl-C is looked at.
     """
+    global _gemm
     cdef double flops = 2.0 * p.m * p.n * p.k
     cdef Py_ssize_t down = 1, across = 1, wanted
+    if _use_blas and _gemm == NULL:
+        from minidl_kernels.cpu import scipy_blas
+        scipy_blas.load()
+        from minidl_kernels.cpu import blas
+        _gemm = <Gemm>PyCapsule_GetPointer(blas.gemm_pointer(), NULL)
     wanted = 1 if flops < 4e6 else 2 if flops < 1.2e8 else 4 if flops < 2e9 else 8
     wanted = max(wanted, <Py_ssize_t>(flops / 2e9))
     while down * across < wanted:
@@ -211,7 +224,7 @@ cdef int compute(Product *p, Matrix a, Matrix b, Py_ssize_t batch) except -1:
     p.a_col = a.ld if a.transposed else 1
     p.b_row = 1 if b.transposed else b.ld
     p.b_col = b.ld if b.transposed else 1
-    if K.nr and _use_blas and p.m > 3:
+    if K.nr and _use_blas:
         return multiply_packed(p, batch)
     return multiply_tiles(p, batch)
 

@@ -12,6 +12,7 @@
 #if defined(__GNUC__) && LANES > 4
 
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first-level cache */
+#define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
 /* C[6, NR] (+)= A @ B + bias over packed panels; the prefetched C arrives while the sums run */
 INLINE void micro(float *c, Index ldc, const float *a, const float *b, Index depth, int add,
@@ -211,10 +212,104 @@ static void items(void *product, Index begin, Index end)
     scratch_give(scratch);
 }
 
-const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {NR, tiles, pack, multiply, items};
+/* c[0..3] = a . w_j + bias for four rows of W, in two sums each to hide the latency; K is walked
+ * once, so that a W that no cache holds is read at the speed of memory. */
+static void dots4(float *c, const float *a, const float *const w[4], Index K)
+{
+    Vec s[4][2] = {{{0}}};
+    Index k = 0;
+    for (; k + 2 * LANES <= K; k += 2 * LANES) {
+        Vec a0 = *(const Vec *)(a + k), a1 = *(const Vec *)(a + k + LANES);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            s[j][0] += a0 * *(const Vec *)(w[j] + k);
+            s[j][1] += a1 * *(const Vec *)(w[j] + k + LANES);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        Vec both = s[j][0] + s[j][1];
+        float lane[LANES];
+        memcpy(lane, &both, sizeof lane);
+        for (int half = LANES / 2; half > 0; half /= 2)
+            for (int l = 0; l < half; l++)
+                lane[l] += lane[l + half];
+        c[j] = lane[0];
+        for (Index rest = k; rest < K; rest++)
+            c[j] += a[rest] * w[j][rest];
+    }
+}
+
+/* c[WIDE] = a @ B for WIDE columns of a B whose rows are contiguous */
+INLINE void wide(float *c, const float *a, const float *b, Index ldb, Index K)
+{
+    Vec acc[WIDE / LANES] = {{0}};
+    for (Index k = 0; k < K; k++, b += ldb)
+#pragma GCC unroll 8
+        for (int i = 0; i < WIDE / LANES; i++)
+            acc[i] += a[k] * *(const Vec *)(b + i * LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < WIDE / LANES; i++)
+        *(Vec *)(c + i * LANES) = acc[i];
+}
+
+/* Row i of A by `columns` <= WIDE columns of B from the j-th on */
+static void few_columns(float *c, const float *a, const float *b, const Product *p, Index columns)
+{
+    if (p->b_row == 1) {
+        for (Index j = 0; j < columns; j += 4) {
+            const float *w[4];
+            float four[4];
+            for (Index i = 0; i < 4; i++)
+                w[i] = b + MIN(j + i, columns - 1) * p->b_col;
+            dots4(four, a, w, p->k);
+            for (Index i = 0; i < MIN(4, columns - j); i++)
+                c[j + i] = four[i];
+        }
+    } else if (columns == WIDE) {
+        wide(c, a, b, p->b_row, p->k);
+    } else {
+        for (Index j = 0; j < columns; j++)
+            c[j] = 0;
+        for (Index k = 0; k < p->k; k++)
+            for (Index j = 0; j < columns; j++)
+                c[j] += a[k] * b[k * p->b_row + j];
+    }
+}
+
+/* Products of so few rows that packing B would cost more than it saves: pieces of WIDE columns */
+static void few(void *product, Index begin, Index end)
+{
+    Product *p = product;
+    Index pieces = (p->n + WIDE - 1) / WIDE;
+    float *row = p->a_col == 1 ? NULL : scratch_take((size_t)p->k);
+    if (p->a_col != 1 && !row) {
+        scratch_failed(&p->failed);
+        return;
+    }
+    for (Index t = begin; t < end; t++) {
+        Index item = t / pieces, j = t % pieces * WIDE, columns = MIN(WIDE, p->n - j);
+        const float *b = p->b + (p->b_item ? p->b_item[item] : 0) + j * p->b_col;
+        for (Index i = 0; i < p->m; i++) {
+            const float *a = p->a + (p->a_item ? p->a_item[item] : 0) + i * p->a_row;
+            float *c = p->c + (item * p->m + i) * p->n + j;
+            for (Index k = 0; row && k < p->k; k++)
+                row[k] = a[k * p->a_col];
+            few_columns(c, row ? row : a, b, p, columns);
+            for (Index x = 0; p->bias && x < columns; x++)
+                c[x] += p->bias[j + x];
+        }
+    }
+    if (row)
+        scratch_give(row);
+}
+
+const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {
+    NR, WIDE, tiles, pack, multiply, items, few,
+};
 
 #else
 
-const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0, NULL, NULL, NULL, NULL};
+const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0, 0, NULL, NULL, NULL, NULL, NULL};
 
 #endif

@@ -22,11 +22,12 @@ typedef struct {
 } Product;
 
 typedef struct {
-    ptrdiff_t nr;                                               /* columns of a packed panel */
+    ptrdiff_t nr, wide;                     /* columns of a packed panel, of a piece of `few` */
     ptrdiff_t (*tiles)(const Product *p);
     void (*pack)(void *product, ptrdiff_t begin, ptrdiff_t end);    /* panels of B */
     void (*multiply)(void *product, ptrdiff_t begin, ptrdiff_t end); /* tiles of C */
     void (*items)(void *product, ptrdiff_t begin, ptrdiff_t end);   /* whole small products */
+    void (*few)(void *product, ptrdiff_t begin, ptrdiff_t end);     /* pieces of few rows */
 } MatmulTable;
 
 extern const MatmulTable minidl_matmul_baseline;
