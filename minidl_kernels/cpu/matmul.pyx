@@ -2,8 +2,8 @@
 
 Shape letters: C[M, N] = A[M, K] @ B[K, N], every matrix given by a pointer, a leading dimension and
 whether it is stored transposed, so that views and transposes cost nothing. On CPUs with AVX2 or
-AVX-512 our own products run (simd/matmul.c), elsewhere BLAS. Tiles depend on the shape only and K is
-never split over threads, so the bits do not depend on the number of threads.
+AVX-512 our own products run (simd/matmul.c), elsewhere BLAS. Tiles depend on the shape only and K
+is never split over threads, so the bits do not depend on the number of threads.
 """
 
 cimport numpy as cnp
