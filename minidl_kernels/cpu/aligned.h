@@ -17,7 +17,7 @@ static void *aligned_take(size_t nbytes)
 #else
     const size_t huge = (size_t)1 << 21;
     void *pointer = NULL;
-    size_t alignment = nbytes >= 2 * huge ? huge : 64;
+    size_t alignment = nbytes >= huge ? huge : 64;
     if (posix_memalign(&pointer, alignment, nbytes) != 0) return NULL;
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     if (alignment == huge) madvise(pointer, nbytes, MADV_HUGEPAGE);
