@@ -105,6 +105,26 @@ INLINE void pack_panel(float *y, const int width, const float *x, Index line, In
     }
 }
 
+/* m rows of A from the pointer on, over `depth` of K, in panels of MR. Where the rows lie side by
+ * side in memory (A stored transposed), eight panels are filled together, so that a line that is
+ * fetched is used up. */
+static void pack_rows(float *y, const float *a, Index row, Index col, Index m, Index depth)
+{
+    Index i = 0;
+    if (col != 1)
+        for (; i + 8 * MR <= m; i += 8 * MR)
+            for (Index k = 0; k < depth; k++)
+#pragma GCC unroll 8
+                for (Index panel = 0; panel < 8; panel++) {
+                    const float *from = a + i + panel * MR + k * col;
+                    float *to = y + (i + panel * MR) * depth + k * MR;
+                    *(Vec4 *)to = *(const Vec4 *)from;
+                    *(Vec4 *)(to + 2) = *(const Vec4 *)(from + 2);
+                }
+    for (; i < m; i += MR)
+        pack_panel(y + i * depth, MR, a + i * row, row, col, MIN(MR, m - i), depth);
+}
+
 /* Panels [begin, end) of the columns first to last of B */
 static void pack(void *product, Index begin, Index end)
 {
@@ -159,9 +179,7 @@ static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
         Index column = p->first + t / down(p) * p->columns;
         for (Index k = 0; k < p->k; k += most) {
             Index depth = MIN(most, p->k - k);
-            for (Index i = 0; i < m; i += MR)
-                pack_panel(a + i * depth, MR, p->a + (row + i) * p->a_row + k * p->a_col, p->a_row,
-                           p->a_col, MIN(MR, m - i), depth);
+            pack_rows(a, p->a + row * p->a_row + k * p->a_col, p->a_row, p->a_col, m, depth);
             multiply_panels(p, p->c + row * p->n, a, m, column, MIN(column + p->columns, p->last),
                             k, depth);
         }
