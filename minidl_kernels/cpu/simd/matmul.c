@@ -12,11 +12,13 @@
 #if defined(__GNUC__) && LANES > 4
 
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first-level cache */
+#define NARROW 256 /* columns for which the rows of A are not packed */
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
-/* C[6, NR] (+)= A @ B + bias over packed panels; the prefetched C arrives while the sums run */
-INLINE void micro(float *c, Index ldc, const float *a, const float *b, Index depth, int add,
-                  const float *bias)
+/* C[6, NR] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a packed panel; the
+ * prefetched C arrives while the sums run */
+INLINE void micro(float *c, Index ldc, const float *a, Index row, Index col, const float *b,
+                  Index depth, int add, const float *bias)
 {
     Vec acc[MR][2];
 #pragma GCC unroll 6
@@ -24,12 +26,12 @@ INLINE void micro(float *c, Index ldc, const float *a, const float *b, Index dep
         __builtin_prefetch(c + r * ldc, 1);
         acc[r][0] = acc[r][1] = (Vec){0};
     }
-    for (Index k = 0; k < depth; k++, a += MR, b += NR) {
+    for (Index k = 0; k < depth; k++, a += col, b += NR) {
         Vec b0 = *(const Vec *)b, b1 = *(const Vec *)(b + LANES);
 #pragma GCC unroll 6
         for (int r = 0; r < MR; r++) {
-            acc[r][0] += a[r] * b0;
-            acc[r][1] += a[r] * b1;
+            acc[r][0] += a[r * row] * b0;
+            acc[r][1] += a[r * row] * b1;
         }
     }
 #pragma GCC unroll 6
@@ -50,7 +52,14 @@ INLINE void micro(float *c, Index ldc, const float *a, const float *b, Index dep
 static void whole_tile(float *c, Index ldc, const float *a, const float *b, Index depth, int add,
                        const float *bias)
 {
-    micro(c, ldc, a, b, depth, add, bias);
+    micro(c, ldc, a, 1, MR, b, depth, add, bias);
+}
+
+/* The same from rows of A where they are */
+static void unpacked_tile(float *c, Index ldc, const float *a, Index row, const float *b,
+                          Index depth, int add, const float *bias)
+{
+    micro(c, ldc, a, row, 1, b, depth, add, bias);
 }
 
 /* The same at the right and lower edges of C, by way of a whole tile beside it */
@@ -158,6 +167,21 @@ static void multiply_panels(const Product *p, float *c, const float *a, Index m,
     }
 }
 
+/* Part of a tile of so few columns that packing its rows would not pay: whole panels of rows are
+ * read where they are, and stay in the first-level cache while all columns go by. The number of
+ * rows done is returned. */
+static Index multiply_unpacked(const Product *p, Index row, Index m, Index column, Index end,
+                               Index k, Index depth)
+{
+    Index i = 0;
+    for (; i + MR <= m; i += MR)
+        for (Index j = column; j + NR <= end; j += NR)
+            unpacked_tile(p->c + (row + i) * p->n + j, p->n, p->a + (row + i) * p->a_row + k,
+                          p->a_row, p->packed + (j - p->first) * p->k + k * NR, depth, k > 0,
+                          p->bias ? p->bias + j : NULL);
+    return i;
+}
+
 static Index down(const Product *p) { return (p->m + p->rows - 1) / p->rows; }
 
 static Index tiles(const Product *p)
@@ -177,11 +201,18 @@ static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
     for (Index t = begin; t < end; t++) {
         Index row = t % down(p) * p->rows, m = MIN(p->rows, p->m - row);
         Index column = p->first + t / down(p) * p->columns;
+        Index end_column = MIN(column + p->columns, p->last), width = end_column - column;
+        int in_place = p->a_col == 1 && width <= NARROW && width % NR == 0;
         for (Index k = 0; k < p->k; k += most) {
-            Index depth = MIN(most, p->k - k);
-            pack_rows(a, p->a + row * p->a_row + k * p->a_col, p->a_row, p->a_col, m, depth);
-            multiply_panels(p, p->c + row * p->n, a, m, column, MIN(column + p->columns, p->last),
-                            k, depth);
+            Index depth = MIN(most, p->k - k), done = 0;
+            if (in_place)
+                done = multiply_unpacked(p, row, m, column, end_column, k, depth);
+            if (done == m)
+                continue;
+            pack_rows(a, p->a + (row + done) * p->a_row + k * p->a_col, p->a_row, p->a_col,
+                      m - done, depth);
+            multiply_panels(p, p->c + (row + done) * p->n, a, m - done, column, end_column, k,
+                            depth);
         }
     }
 }
