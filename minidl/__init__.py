@@ -7,7 +7,9 @@
 tensor([2., 4.])
 """
 
-from minidl import autograd, backends, checkpoint, dtypes, errors, nn, ops, optim, profiler
+from minidl import (
+    autograd, backends, checkpoint, data, dtypes, errors, nn, ops, optim, profiler,
+)
 from minidl._core import Tensor
 from minidl.checkpoint import load, save
 from minidl.config import __version__, show_config
@@ -50,10 +52,10 @@ __all__ = [
     "autograd", "backends", "bernoulli", "bfloat16", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "blas_threads", "bmm", "bool", "broadcast_tensors", "broadcast_to", "cat",
     "ceil", "checkpoint", "chunk", "clamp", "clip", "clone", "concat", "concatenate", "cos",
-    "count_nonzero", "cumsum", "default_generator", "device", "diagonal", "div", "divide", "dot",
-    "double", "dtype", "dtypes", "einsum", "empty", "empty_cache", "empty_like", "enable_grad",
-    "eq", "equal", "erf", "errors", "exp", "exp2", "expm1", "eye", "flatten", "flip", "fliplr",
-    "flipud", "float", "float16", "float32", "float64", "floor", "floor_divide", "fmod",
+    "count_nonzero", "cumsum", "data", "default_generator", "device", "diagonal", "div", "divide",
+    "dot", "double", "dtype", "dtypes", "einsum", "empty", "empty_cache", "empty_like",
+    "enable_grad", "eq", "equal", "erf", "errors", "exp", "exp2", "expm1", "eye", "flatten", "flip",
+    "fliplr", "flipud", "float", "float16", "float32", "float64", "floor", "floor_divide", "fmod",
     "from_dlpack", "from_numpy", "full", "full_like", "gather", "ge", "Generator",
     "get_default_dtype", "get_num_threads", "get_rng_state", "greater", "greater_equal", "gt",
     "half", "hstack", "index_add", "index_copy", "index_fill", "index_select", "inference_mode",

@@ -1,18 +1,20 @@
-"""The examples in the docstrings of nn, optim, checkpoint and the profiler print what they say."""
+"""The examples in the docstrings of nn, optim, data, checkpoint and the profiler
+print what they say."""
 
 import doctest
 import importlib
 import pkgutil
 
+import numpy as np
 import pytest
 
 import minidl as md
 
-NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional}
+NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional, "np": np}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
     found.name
-    for package in (md.nn, md.optim, md.checkpoint)
+    for package in (md.nn, md.optim, md.checkpoint, md.data)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
 MODULES.append("minidl.profiler")
