@@ -9,6 +9,7 @@ tensor([2., 4.])
 
 from minidl import (
     autograd, backends, checkpoint, data, dtypes, errors, nn, ops, optim, profiler,
+    text,
 )
 from minidl._core import Tensor
 from minidl.checkpoint import load, save
@@ -73,7 +74,7 @@ __all__ = [
     "set_default_dtype", "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state",
     "show_config", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square",
     "squeeze", "stack", "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t",
-    "take", "take_along_dim", "tanh", "Tensor", "tensor", "tensor_split", "tile", "topk",
+    "take", "take_along_dim", "tanh", "Tensor", "tensor", "tensor_split", "text", "tile", "topk",
     "transpose", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "uint8",
     "unbind", "unflatten", "unique", "unsqueeze", "var", "var_mean", "vstack", "where", "zeros",
     "zeros_like",

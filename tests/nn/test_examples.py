@@ -1,4 +1,4 @@
-"""The examples in the docstrings of nn, optim, data, checkpoint and the profiler
+"""The examples in the docstrings of nn, optim, data, text, checkpoint and the profiler
 print what they say."""
 
 import doctest
@@ -14,7 +14,7 @@ NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional, "np": np}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
     found.name
-    for package in (md.nn, md.optim, md.checkpoint, md.data)
+    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
 MODULES.append("minidl.profiler")
@@ -22,6 +22,8 @@ MODULES.append("minidl.profiler")
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
+    if name == "minidl.text.bpe":
+        pytest.importorskip("tokenizers", reason="needs the extra `text`")
     printed = []
     for test in doctest.DocTestFinder().find(importlib.import_module(name), extraglobs=NAMES):
         doctest.DocTestRunner(optionflags=FLAGS).run(test, out=printed.append)
