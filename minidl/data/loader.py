@@ -15,6 +15,8 @@ from minidl_kernels import HOST
 from .collate import default_collate
 from .shuffle import permuted
 
+AHEAD = 64  # batches whose shuffle is computed at once: NumPy's cost of a call, shared
+
 
 class DataLoader:
     """Batches of a dataset. Each ``for`` is an epoch, with a shuffle of its own.
@@ -67,12 +69,15 @@ class DataLoader:
         n = len(self.dataset)
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
-    def indices(self, epoch: int, position: int) -> np.ndarray:
-        """The samples of a batch, int64."""
-        n = len(self.dataset)
-        begin = position * self.batch_size
-        places = np.arange(begin, min(begin + self.batch_size, n))
-        return permuted(places, n, self.seed, epoch) if self.shuffle else places
+    def indices(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
+        """The samples of each batch of an epoch, int64, from batch ``start`` on."""
+        n, size, batches = len(self.dataset), self.batch_size, len(self)
+        for first in range(start, batches, AHEAD):
+            last = min(first + AHEAD, batches)
+            places = np.arange(first * size, min(last * size, n))
+            some = permuted(places, n, self.seed, epoch) if self.shuffle else places
+            for i in range(0, len(some), size):
+                yield some[i : i + size]
 
     def __iter__(self) -> Iterator[Any]:
         if self._position and not self._resumed:  # the last epoch was left before its end
@@ -82,7 +87,7 @@ class DataLoader:
         return self._epoch(mine, self.epoch, self._position)
 
     def _epoch(self, mine: object, epoch: int, start: int) -> Iterator[Any]:
-        batches = (self.indices(epoch, i) for i in range(start, len(self)))
+        batches = self.indices(epoch, start)
         made = self._in_workers(batches) if self.num_workers else self._here(batches)
         for done, batch in enumerate(made, start + 1):
             if self._newest is mine:

@@ -89,6 +89,15 @@ def test_a_loaded_loader_goes_on_with_the_next_batch(tmp_path, at, workers):
     assert stream(second, 20 - at) == straight[at:]
 
 
+@pytest.mark.parametrize("at", [1, 63, 64, 65, 150])
+def test_a_long_epoch_is_the_same_from_anywhere(at):
+    it = loader(501, shuffle=True, batch_size=3)
+    straight = [batch.tolist() for batch in it.indices(epoch=2)]
+    assert len(straight) == len(it)
+    assert sorted(i for batch in straight for i in batch) == list(range(501))
+    assert [batch.tolist() for batch in it.indices(2, at)] == straight[at:]
+
+
 def test_an_epoch_that_was_left_is_not_taken_up_again():
     it = loader(shuffle=True)
     first = next(iter(it))[0].tolist()
