@@ -7,10 +7,9 @@
 tensor([2., 4.])
 """
 
-from minidl import (
-    autograd, backends, checkpoint, data, dtypes, errors, nn, ops, optim, profiler,
-    text,
-)
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from minidl import autograd, backends, checkpoint, dtypes, errors, nn, ops, optim, profiler
 from minidl._core import Tensor
 from minidl.checkpoint import load, save
 from minidl.config import __version__, show_config
@@ -64,18 +63,32 @@ __all__ = [
     "isclose", "isfinite", "isinf", "isnan", "le", "lerp", "less", "less_equal", "linspace", "load",
     "log", "log10", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logsumexp", "long", "lt", "manual_seed", "masked_fill", "masked_select",
-    "matmul", "max", "maximum", "mean", "memory_stats", "min", "minimum", "mm", "moveaxis",
-    "movedim", "mul", "multinomial", "multiply", "mv", "narrow", "ne", "neg", "negative", "nn",
-    "no_grad", "nonzero", "norm", "normal", "not_equal", "numel", "ones", "ones_like", "ops",
-    "optim", "outer", "Parameter", "permute", "pow", "prod", "profiler", "promote_types", "rand",
-    "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "reciprocal", "relu",
-    "remainder", "repeat_interleave", "reset_peak_memory", "reshape", "result_type", "roll",
-    "round", "rsqrt", "save", "scalar_tensor", "scatter", "scatter_add", "seed", "select",
-    "set_default_dtype", "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state",
-    "show_config", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t",
-    "take", "take_along_dim", "tanh", "Tensor", "tensor", "tensor_split", "text", "tile", "topk",
-    "transpose", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "uint8",
-    "unbind", "unflatten", "unique", "unsqueeze", "var", "var_mean", "vstack", "where", "zeros",
-    "zeros_like",
+    "matmul", "max", "maximum", "mean", "memory_stats", "min", "minimum", "mm", "models",
+    "moveaxis", "movedim", "mul", "multinomial", "multiply", "mv", "narrow", "ne", "neg",
+    "negative", "nn", "no_grad", "nonzero", "norm", "normal", "not_equal", "numel", "ones",
+    "ones_like", "ops", "optim", "outer", "Parameter", "permute", "pow", "prod", "profiler",
+    "promote_types", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
+    "randperm", "reciprocal", "relu", "remainder", "repeat_interleave", "reset_peak_memory",
+    "reshape", "result_type", "roll", "round", "rsqrt", "save", "scalar_tensor", "scatter",
+    "scatter_add", "seed", "select", "set_default_dtype", "set_grad_enabled", "set_num_threads",
+    "set_printoptions", "set_rng_state", "show_config", "sigmoid", "sign", "sin", "softmax", "sort",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean", "sub", "subtract", "sum",
+    "swapaxes", "swapdims", "t", "take", "take_along_dim", "tanh", "Tensor", "tensor",
+    "tensor_split", "text", "tile", "topk", "transpose", "tril", "tril_indices", "triu",
+    "triu_indices", "true_divide", "trunc", "uint8", "unbind", "unflatten", "unique", "unsqueeze",
+    "var", "var_mean", "vstack", "where", "zeros", "zeros_like",
 ]
+
+if _TYPE_CHECKING:
+    from minidl import data, models, text
+
+_LATE = ("data", "models", "text")
+
+
+def __getattr__(name):
+    """Import what not everybody needs when it is first used: `import minidl` stays fast."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module(f"{__name__}.{name}")

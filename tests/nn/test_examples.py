@@ -1,5 +1,4 @@
-"""The examples in the docstrings of nn, optim, data, text, checkpoint and the profiler
-print what they say."""
+"""The examples in the docstrings of these packages and of the profiler print what they say."""
 
 import doctest
 import importlib
@@ -14,7 +13,7 @@ NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional, "np": np}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
     found.name
-    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text)
+    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text, md.models)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
 MODULES.append("minidl.profiler")

@@ -1,0 +1,8 @@
+"""Models: plain modules that read top-down, with presets and Hugging Face's weight names."""
+
+from .bert import BERT, BERTConfig
+from .cache import Cache
+from .gpt import GPT, GPTConfig
+from .llama import Llama, LlamaConfig
+
+__all__ = ["BERT", "BERTConfig", "Cache", "GPT", "GPTConfig", "Llama", "LlamaConfig"]
