@@ -56,7 +56,7 @@ __all__ = [
     "dot", "double", "dtype", "dtypes", "einsum", "empty", "empty_cache", "empty_like",
     "enable_grad", "eq", "equal", "erf", "errors", "exp", "exp2", "expm1", "eye", "flatten", "flip",
     "fliplr", "flipud", "float", "float16", "float32", "float64", "floor", "floor_divide", "fmod",
-    "from_dlpack", "from_numpy", "full", "full_like", "gather", "ge", "Generator",
+    "from_dlpack", "from_numpy", "full", "full_like", "gather", "ge", "generate", "Generator",
     "get_default_dtype", "get_num_threads", "get_rng_state", "greater", "greater_equal", "gt",
     "half", "hstack", "index_add", "index_copy", "index_fill", "index_select", "inference_mode",
     "initial_seed", "int", "int32", "int64", "is_floating_point", "is_grad_enabled", "is_tensor",
@@ -80,9 +80,9 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
-    from minidl import data, models, text
+    from minidl import data, generate, models, text
 
-_LATE = ("data", "models", "text")
+_LATE = ("data", "generate", "models", "text")
 
 
 def __getattr__(name):

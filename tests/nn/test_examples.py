@@ -13,7 +13,7 @@ NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional, "np": np}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
     found.name
-    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text, md.models)
+    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text, md.models, md.generate)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
 MODULES.append("minidl.profiler")
