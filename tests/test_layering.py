@@ -12,7 +12,7 @@ LAYERS = [
     ["minidl_kernels"],
     ["errors", "_methods", "_strided"],
     ["dtypes"],
-    ["_core", "_inplace", "_shortcut", "_backward"],
+    ["_core", "_op", "_inplace", "_shortcut", "_backward"],
     ["grad_mode"],
     ["ops", "config"],
     ["autograd"],
