@@ -126,10 +126,10 @@ def included(source):
     """The headers of this project that a source includes, and those that they include."""
     found, todo = {}, [source]
     while todo:
-        for name in re.findall(r'(?:#include|extern from|^include) "([\w.]+)"',
+        for name in re.findall(r'(?:#include|extern from|^include) "([\w./]+)"',
                                todo.pop().read_text(), re.M):
             for folder in INCLUDES:
-                path = Path(folder, name)
+                path = Path(folder, Path(name).name)
                 if path.exists() and str(path) not in found:
                     found[str(path)] = True
                     todo.append(path)

@@ -125,10 +125,10 @@ S_FN float s_log_poly(float f, float t) { /* log(1 + f) - f + t / 2, t = f f */
     return f * t * q;
 }
 
-S_FN float s_log_split(float x, float *e) { /* returns f; x is positive and finite */
+S_FN float s_log_split(float x, float *e) { /* returns f; anything where x is not positive */
     int32_t tiny = x < S_FLT_MIN, i;
     x = tiny ? x * 8388608.0f : x;
-    i = s_bits(x) - 0x3F3504F3;
+    i = (int32_t)((uint32_t)s_bits(x) - 0x3F3504F3u);
     *e = (float)((i >> 23) - (tiny ? 23 : 0));
     return s_float((i & 0x7FFFFF) + 0x3F3504F3) - 1.0f;
 }
@@ -167,7 +167,7 @@ S_FN float s_log10(float x) {
 S_FN float s_log1p(float x) {
     /* the exponent of 1 + x, but f from x itself: f = 2^-e x + (2^-e - 1) */
     float u = 1.0f + x;
-    int32_t e = (s_bits(u) - 0x3F3504F3) >> 23;
+    int32_t e = (int32_t)((uint32_t)s_bits(u) - 0x3F3504F3u) >> 23;
     float s = s_pow2(2 - e); /* 4 2^-e, which is normal even for the largest x */
     float y = s_log_join(s * (0.25f * x) + (0.25f * s - 1.0f), (float)e);
     y = s_log_ends(u, y);

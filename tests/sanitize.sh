@@ -25,7 +25,7 @@ CC="$work/cc" LDSHARED="$work/cc -pthread -shared" "$python" setup.py -q build_e
 
 export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 # CPython leaks on purpose at exit. Sizes that nobody has must come back as NULL, as they do elsewhere.
-# Reports go to files: pytest would swallow what a dying process prints.
+# Reports go to files, or past pytest (-s), which would swallow what a dying process prints.
 export ASAN_OPTIONS="detect_leaks=0:halt_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=4096:log_path=$work/report"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:log_path=$work/report"
 export PYTHONMALLOC=malloc          # so that objects of Python are watched too
@@ -33,7 +33,7 @@ if [ $# -eq 0 ]; then
     set -- tests/kernels tests/test_fuzz.py -k "not (test_fuzz and (F or Tensor or md))"
 fi
 status=0
-"$python" -m pytest -v -p no:cacheprovider "$@" >"$work/log" 2>&1 || status=$?
+"$python" -m pytest -v -s -p no:cacheprovider "$@" >"$work/log" 2>&1 || status=$?
 unset LD_PRELOAD
 tail -n 25 "$work/log"
 if compgen -G "$work/report*" >/dev/null; then
