@@ -27,7 +27,8 @@ assert not any(name.startswith("scipy") for name in sys.modules)
 
 
 @pytest.mark.parametrize("before", ["", "import scipy.linalg", "import scipy.linalg.cython_blas",
-                                    "from scipy.linalg import cython_blas", "import scipy"])
+                                    "from scipy.linalg import cython_blas", "import scipy",
+                                    "import scipy.special"])
 def test_scipy_linalg_works_before_and_after(python, before):
     python(f"""
 {before}
@@ -41,6 +42,9 @@ from scipy.linalg import cython_blas
 assert scipy.linalg.cython_blas is cython_blas
 assert "sgemm" in cython_blas.__pyx_capi__
 assert not any(type(f).__module__.startswith("minidl") for f in __import__("sys").meta_path)
+import threadpoolctl
+assert not [lib for lib in threadpoolctl.threadpool_info() if lib["num_threads"] != 1
+            and lib["user_api"] == "blas" and "scipy.libs" in lib["filepath"]]
 a = np.eye(3) * 2
 assert np.allclose(scipy.linalg.solve(a, a), np.eye(3))
 assert np.allclose(cpu.matmul(a.astype("f"), a.astype("f")), 4 * np.eye(3))

@@ -28,6 +28,7 @@ def load():
 
         blas_threads(1)
         return
+    loaded = "scipy" in sys.modules  # scipy.special, say, has brought the library along
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:
@@ -44,6 +45,8 @@ def load():
             else:
                 os.environ[name] = value
     sys.meta_path.insert(0, _TellScipyLinalg())
+    if loaded:
+        blas_threads(1)
 
 
 def _extension_file():

@@ -41,7 +41,10 @@ class Run:
         self.generator = md.Generator().manual_seed(4)
         self.model = nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Dropout(0.1),
                                    nn.LayerNorm(256), nn.Linear(256, 8))
-        self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
+        params = self.model.parameters()
+        if optimizer == "Muon":
+            params = md.optim.muon_groups(self.model)
+        self.optimizer = OPTIMIZERS[optimizer](params)
         self.log = []
 
     def step(self):
