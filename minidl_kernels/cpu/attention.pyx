@@ -54,6 +54,7 @@ cdef const AttentionTable *K = ATTENTION_TABLE
 
 cdef enum:
     PIECE = 2000000         # multiplications worth handing to another thread
+    HEAVY = 6000000         # multiplications worth waking the pool for
     LONG = 1000000000       # multiplications of one task above which Ctrl-C would wait too long
     TASKS = 8               # backward tasks wanted before a head's keys are split between several
     MOST_PARTS = 16         # bounds the memory of the parts of dq
@@ -148,9 +149,12 @@ cdef int set_dropout(Attention *a, str name, double p, object seed, object offse
     return 0
 
 
-cdef Py_ssize_t grain(double multiplications, Py_ssize_t tasks) noexcept:
-    """Tasks per piece, from the shape only."""
-    return max(1, <Py_ssize_t>(PIECE / max(1.0, multiplications / max(1, tasks))))
+cdef int share(threads.Task task, Attention *a, Py_ssize_t tasks, double work) except -1:
+    """Run the tasks, which take `work` multiplications together; pieces from the shape only."""
+    cdef Py_ssize_t grain = max(1, <Py_ssize_t>(PIECE / max(1.0, work / max(1, tasks))))
+    if work < HEAVY:
+        return threads.run(task, a, tasks, grain)
+    return threads.run_heavy(task, a, tasks, grain)
 
 
 cdef double multiplications(Attention *a) noexcept:
@@ -193,7 +197,7 @@ def attention(q, k, v, mask=None, is_causal=False, scale=None, dropout_p=0.0, se
     set_rows(&a.out, out)
     a.lse = ptr(lse)
     tasks = K.forward_tasks(&a)
-    threads.run(K.forward, &a, tasks, grain(multiplications(&a), tasks))
+    share(K.forward, &a, tasks, multiplications(&a))
     if a.failed:
         raise MemoryError("attention: no memory for the blocks of a head")
     return out, lse
@@ -275,7 +279,7 @@ def attention_grad(g, q, k, v, out, lse, mask=None, is_causal=False, scale=None,
             parts = empty(5, shape)
             a.dq_parts = ptr(parts)
         tasks = a.B * a.Hk * a.parts
-        threads.run(K.backward, &a, tasks, grain(5 * multiplications(&a) / 2, tasks))
+        share(K.backward, &a, tasks, 5 * multiplications(&a) / 2)
         if a.failed:
             raise MemoryError("attention_grad: no memory for the blocks of a head")
         if a.dq_parts != NULL:

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 
 from minidl_kernels.cpu.gemm cimport Gemm
 from minidl_kernels.cpu.memory cimport copy_f32, empty, f32, ptr
-from minidl_kernels.cpu.threads cimport run
+from minidl_kernels.cpu.threads cimport run, run_heavy
 
 import numpy as np
 
@@ -102,7 +102,10 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
     if flops < 4e6 or (batch >= 4 and flops < 2e8 and p.n * p.k <= PACKED):
         p.last = p.n
         p.columns = round_up(p.n, K.nr)
-        run(K.items, p, batch, max(1, <Py_ssize_t>(2e6 / flops)))
+        if flops * batch < 1.5e7:
+            run(K.items, p, batch, max(1, <Py_ssize_t>(2e6 / flops)))
+        else:
+            run_heavy(K.items, p, batch, max(1, <Py_ssize_t>(2e6 / flops)))
     else:
         for i in range(batch):
             p.c = c + i * p.m * p.n
@@ -116,6 +119,7 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
 
 cdef int multiply_large(Product *p) except -1:
     """One product: pack some columns of B, multiply all of A by them, and so on."""
+    cdef double flops = 2.0 * p.m * p.n * p.k
     cdef Py_ssize_t most = max(K.nr, PACKED // p.k // K.nr * K.nr), panels
     cdef cnp.npy_intp room = round_up(min(most, p.n), K.nr) * p.k
     cdef cnp.ndarray packed = empty(1, &room)
@@ -125,7 +129,10 @@ cdef int multiply_large(Product *p) except -1:
         p.last = min(p.first + most, p.n)
         panels = (p.last - p.first + K.nr - 1) // K.nr
         run(K.pack, p, panels, max(1, 65536 // (K.nr * p.k)))
-        run(K.multiply, p, K.tiles(p), 1)
+        if flops < 1.5e7:        # 150 microseconds
+            run(K.multiply, p, K.tiles(p), 1)
+        else:
+            run_heavy(K.multiply, p, K.tiles(p), 1)
         p.first = p.last
     return 0
 
@@ -202,8 +209,8 @@ cdef int multiply_tiles(Product *p, Py_ssize_t batch) except -1:
     p.columns = round_up((p.n + across - 1) // across, 8) if across > 1 else p.n
     down = (p.m + p.rows - 1) // p.rows
     across = (p.n + p.columns - 1) // p.columns
-    return run(tiles_task, p, batch * down * across,
-               1 if down * across > 1 else max(1, <Py_ssize_t>(2e6 / flops)))
+    return run_heavy(tiles_task, p, batch * down * across,
+                     1 if down * across > 1 else max(1, <Py_ssize_t>(2e6 / flops)))
 
 
 cdef int compute(Product *p, Matrix a, Matrix b, Py_ssize_t batch) except -1:

@@ -28,14 +28,21 @@ static int pool_signals(void)
     return raised;
 }
 
-/* task over [0, n) in pieces of `grain` on `threads` threads; 1 when interrupted by a signal. */
-static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads)
+/* When the last region ended. A race costs a wrong guess about the pool, nothing else. */
+static volatile double pool_ended;
+
+/* task over [0, n) in pieces of `grain` on `threads` threads; 1 when interrupted by a signal.
+   A few light pieces do not go to a pool that has fallen asleep: a region ends when all its threads
+   have been there, and waking one takes longer than the pieces do. */
+static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads, int light)
 {
-    const double poll_every = 0.02;
+    const double poll_every = 0.02, awake = 10e-6;
+    const Py_ssize_t few = 6;
     Py_ssize_t pieces = n / grain + (n % grain != 0);
     double polled = pool_clock();
     volatile int stop = 0;
     if (pieces < threads) threads = (int)pieces;
+    if (light && pieces <= few && polled - pool_ended > awake) threads = 1;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) if (threads > 1)
 #endif
@@ -55,6 +62,7 @@ static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int th
             }
         }
     }
+    if (threads > 1) pool_ended = pool_clock();
     return stop;
 }
 

@@ -8,7 +8,8 @@ import os
 import sys
 
 cdef extern from "pool.h":
-    int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads) nogil
+    int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads,
+                 int light) nogil
     void pool_pause()
     int pool_has_openmp()
 
@@ -21,15 +22,25 @@ cdef int _threads = 1
 cdef int run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain) except -1:
     """Call task(ctx, begin, end) for every piece of `grain` items of [0, n).
 
-    One piece runs on the caller without releasing the GIL; more go to the pool.
+    One piece runs on the caller without releasing the GIL; more go to the pool. Pieces are taken to
+    be light, some ten microseconds each: a few of them do not wake a pool that sleeps.
     """
+    return pieces(task, ctx, n, grain, True)
+
+
+cdef int run_heavy(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain) except -1:
+    """The same for pieces that are worth waking the pool for, however few."""
+    return pieces(task, ctx, n, grain, False)
+
+
+cdef int pieces(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, bint light) except -1:
     cdef int interrupted
     if n <= grain:
         if n > 0:
             task(ctx, 0, n)
         return 0
     with nogil:
-        interrupted = pool_run(task, ctx, n, grain, _threads)
+        interrupted = pool_run(task, ctx, n, grain, _threads, light)
     if interrupted:
         return -1
     return 0
