@@ -208,17 +208,15 @@ def test_no_python_object_leaks():
     in_use = memory_stats()["in_use_bytes"]
     tracemalloc.start()
     try:
-        for _ in range(20):             # until the interpreter's own caches have grown
+        levels = []
+        for _ in range(6):              # the interpreter's own caches grow in some, a leak in all
             work()
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        work()
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
+            gc.collect()
+            levels.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
     assert memory_stats()["in_use_bytes"] == in_use
-    assert grown < 10_000                           # 300 leaked arrays would be 30,000 or more
+    assert min(np.diff(levels)) < 10_000                # 300 leaked arrays would be 30,000 or more
 
 
 # --------------------------------------------------------------------------------------- refusals
