@@ -8,8 +8,6 @@ Set MINIDL_NATIVE=1 to add -march=native to the rest of a build that never leave
 import os
 import platform
 import re
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy
@@ -48,20 +46,10 @@ ISAS = {
     },
     "msvc": {"baseline": [], "avx2": ["/arch:AVX2"], "avx512": ["/arch:AVX512"]},
 }
-# (compile, link) flags to try for OpenMP, in order; libomp is where Homebrew puts it on macOS.
-OPENMP = {
-    "unix": [(["-fopenmp"], ["-fopenmp"])] + [
-        (["-Xpreprocessor", "-fopenmp", f"-I{root}/include"],
-         [f"-L{root}/lib", "-lomp", f"-Wl,-rpath,{root}/lib"])
-        for root in ("/opt/homebrew/opt/libomp", "/usr/local/opt/libomp", sys.prefix)
-    ],
-    "msvc": [(["/openmp"], [])],
-}
-PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
 
 
 class BuildExt(build_ext):
-    """build_ext that probes OpenMP once and compiles simd sources once per instruction set."""
+    """build_ext that compiles simd sources once per instruction set."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -70,31 +58,10 @@ class BuildExt(build_ext):
 
     def build_extensions(self):
         self.kind = "msvc" if self.compiler.compiler_type == "msvc" else "unix"
-        compile_args, link_args = self.probe_openmp()
-        if os.environ.get("MINIDL_NATIVE") == "1" and self.kind == "unix":
-            compile_args = [*compile_args, "-march=native"]
+        native = os.environ.get("MINIDL_NATIVE") == "1" and self.kind == "unix"
         for ext in self.extensions:
-            ext.extra_compile_args = FLAGS[self.kind] + compile_args
-            ext.extra_link_args = list(link_args)
+            ext.extra_compile_args = FLAGS[self.kind] + ["-march=native"] * native
         super().build_extensions()
-
-    def probe_openmp(self):
-        """The first OpenMP flags that compile and link, or none with a notice."""
-        with tempfile.TemporaryDirectory() as tmp:
-            source = Path(tmp, "probe.c")
-            source.write_text(PROBE)
-            for compile_args, link_args in OPENMP[self.kind]:
-                try:
-                    objects = self.compiler.compile([str(source)], output_dir=tmp,
-                                                    extra_postargs=compile_args)
-                    self.compiler.link_executable(objects, str(Path(tmp, "probe")),
-                                                  extra_postargs=link_args)
-                except Exception:  # each compiler has its own error class
-                    continue
-                return compile_args, link_args
-        print("minidl: no OpenMP found, building single-threaded "
-              "(see docs/install.md: libomp on macOS, gcc's libgomp on Linux)", file=sys.stderr)
-        return [], []
 
     def build_extension(self, ext):
         source = CPU / "simd" / (ext.name.rpartition(".")[2] + ".c")

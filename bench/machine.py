@@ -29,7 +29,6 @@ def describe(peers):
         "minidl": facts["minidl"],
         "numpy": facts["numpy"],
         "blas": facts["blas"],
-        "openmp": facts["openmp"],
         "peers": ", ".join(f"{name} {version(name)}" for name in dict.fromkeys(
             LIBRARY[peer] for peer in peers if installed(peer))),
         "settings": ", ".join(f"{name}={os.environ[name]}" for name in VARIABLES

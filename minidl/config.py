@@ -16,7 +16,6 @@ def config():
     >>> sorted(config())[:3]
     ['blas', 'cpu', 'instruction set']
     """
-    openmp = threads.openmp_version()
     return {
         "minidl": __version__,
         "python": f"{platform.python_version()} on {sys.platform} {platform.machine()}",
@@ -24,7 +23,6 @@ def config():
         "cpu": _cpu_name(),
         "instruction set": threads.instruction_set(),
         "threads": threads.get_num_threads(),
-        "openmp": str(openmp) if openmp else "not built in: single-threaded",
         "blas": ", ".join(scipy_blas.describe()) or "not loaded: products are minidl's own",
         "memory in use": f"{memory.memory_stats()['in_use_bytes']:,} bytes",
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer, on Linux with gcc:
+# The pool under ThreadSanitizer, the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer, on Linux with gcc:
 #     tests/sanitize.sh [arguments of pytest]      default: tests/kernels and the fuzzing of the kernels
 # Builds the extensions in a temporary copy of the tree. PYTHON names an interpreter whose environment has the
 # `dev` extra and the build requirements of pyproject.toml (default: python).
@@ -12,6 +12,15 @@ trap 'rm -rf "$work"' EXIT
 # Only what the build and the tests read; nothing compiled.
 tar -c --exclude='*.so' --exclude=__pycache__ \
     minidl minidl_kernels tests bench docs setup.py pyproject.toml README.md LICENSE | tar -x -C "$work"
+
+# The pool alone, strained by a small program: CPython is not built for ThreadSanitizer.
+"$python" - <<'PRINT' >"$work/flags"
+from sysconfig import get_config_var as var, get_path
+print(f"-I{get_path('include')} -L{var('LIBDIR')} -Wl,-rpath,{var('LIBDIR')} -lpython{var('LDVERSION')}")
+PRINT
+gcc -g -O1 -fsanitize=thread -Wno-unused-function -Iminidl_kernels/cpu tests/kernels/pool_stress.c -o "$work/pool" \
+    $(cat "$work/flags")
+"$work/pool"
 
 # A compiler that adds the sanitizers after everything setup.py says. -fno-wrapv: CPython's own flags have
 # -fwrapv, which switches the check of signed overflow off.

@@ -1,4 +1,4 @@
-"""Imports go down only; one file knows BLAS, one OpenMP; devices are imported when asked for."""
+"""Imports go down only; one file knows BLAS, one threads; devices are imported when asked for."""
 
 import re
 from pathlib import Path
@@ -74,9 +74,9 @@ def test_one_file_knows_blas_and_devices_wait(path):
 
 
 @pytest.mark.parametrize("path", C_SOURCES, ids=str)
-def test_only_the_pool_knows_openmp(path):
-    openmp = r"#\s*pragma\s+omp\s+(?!simd|declare simd)\w+|#\s*include\s*<omp\.h>|\bomp_\w+\("
-    found = re.findall(openmp, (ROOT / path).read_text())
+def test_only_the_pool_knows_threads(path):
+    threads = r"#\s*pragma\s+omp\s+(?!simd|declare simd)\w+|<(?:omp|pthread|threads|pythread)\.h>"
+    found = re.findall(threads, (ROOT / path).read_text())
     assert path.name == "pool.h" or not found, found
 
 

@@ -10,8 +10,9 @@ import sys
 cdef extern from "pool.h":
     int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads,
                  int light) nogil
-    void pool_pause()
-    int pool_has_openmp()
+    void pool_hold() nogil
+    void pool_let_go()
+    void pool_forget()
 
 cdef extern from "isa.h":
     int minidl_isa()
@@ -63,11 +64,6 @@ def set_num_threads(n):
     if not 1 <= n <= 4096:
         raise ValueError(f"set_num_threads: expected 1 to 4096 threads, got {n}")
     _threads = n
-
-
-def openmp_version():
-    """The value of _OPENMP the pool was built with, 0 when built without OpenMP."""
-    return pool_has_openmp()
 
 
 def instruction_set():
@@ -137,18 +133,23 @@ def _cgroup_folders(root):
     return folders
 
 
-def _give_pool_back():
-    pool_pause()
+def _before_fork():
+    with nogil:                 # a kernel of another thread may need the GIL to end
+        pool_hold()
 
 
-def _one_thread():
+def _after_in_parent():
+    pool_let_go()
+
+
+def _after_in_child():
+    """Worker processes compute on one thread, as PyTorch's do, unless told otherwise."""
     global _threads
+    pool_forget()
     _threads = 1
 
 
-if pool_has_openmp():
-    _threads = default_num_threads()
-    if hasattr(os, "register_at_fork"):
-        # A child that enters libgomp after its parent used it hangs: hand the pool back first.
-        # Worker processes compute on one thread, as PyTorch's do, unless told otherwise.
-        os.register_at_fork(before=_give_pool_back, after_in_child=_one_thread)
+_threads = default_num_threads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent,
+                        after_in_child=_after_in_child)

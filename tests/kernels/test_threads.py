@@ -133,6 +133,44 @@ for generation in range(3):
 """, env={"PYTHONWARNINGS": "ignore"})
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_in_a_signal_handler_in_the_middle_of_a_kernel(python):
+    """The handler runs between two pieces of a job that is still open; both sides finish it."""
+    python(COMPUTE + """
+import os, signal
+a = np.broadcast_to(A, (3000, 400, 300))
+threads.set_num_threads(2)
+expected = cpu.matmul(a[:1], a[:1].mT)
+children = []
+
+def handler(*_):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    children.append(os.fork())
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+found = cpu.matmul(a, a.mT)
+assert (found == expected).all()
+assert (cpu.matmul(a[:9], a[:9].mT) == expected).all()
+assert len(children) == 1, "the product was over before the handler ran"
+if children[0]:
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+else:
+    os._exit(0)
+""", env={"PYTHONWARNINGS": "ignore"})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_no_more_threads_than_asked_for(python):
+    assert python(COMPUTE + """
+import os
+before = len(os.listdir("/proc/self/task"))
+for count in (1, 3, 2, 5, 2):
+    product(count)
+    print(len(os.listdir("/proc/self/task")) - before)
+""") == "0\n2\n2\n4\n4\n"
+
+
 def test_python_threads_compute_at_the_same_time():
     threads.set_num_threads(2)
     pairs = [(rand(m, k), rand(k, n, seed=1)) for m, k, n in SHAPES]
@@ -180,21 +218,26 @@ def test_another_python_thread_runs_during_a_kernel():
 # ----------------------------------------------------------------------------------------- Ctrl-C
 
 INTERRUPT = """
-import sys, time
+import signal, sys, time
 import numpy as np
 from minidl_kernels import cpu
 from minidl_kernels.cpu import threads
 
+signal.signal(signal.SIGINT, signal.default_int_handler)   # a parent in the background ignores it
 threads.set_num_threads(int(sys.argv[1]))
 a = np.broadcast_to(np.ones((256, 16384), np.float32), (400, 256, 16384))
 b = np.broadcast_to(np.ones((16384, 256), np.float32), (400, 16384, 256))
 cpu.matmul(a[0], b[0])
+start = time.process_time()
+cpu.matmul(a[:4], b[:4])
+one = (time.process_time() - start) / 4
 print("ready", flush=True)
+start = time.process_time()
 try:
     cpu.matmul(a, b)
     print("finished")
 except KeyboardInterrupt:
-    print(time.monotonic(), flush=True)
+    print((time.process_time() - start) / one)
 for _ in range(3):
     assert (cpu.matmul(a[0], b[0]) == 16384).all()
     assert (cpu.matmul(a[:3], b[:3]) == 16384).all()
@@ -205,9 +248,10 @@ print("computes")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way on Windows")
 @pytest.mark.parametrize("count", [1, 2])
 def test_ctrl_c_in_a_long_kernel(count, tmp_path):
-    """A product of many seconds answers at once, and the process goes on computing.
+    """A product of many seconds stops early in its work, and the process goes on computing.
 
-    The aim is a tenth of a second on a quiet machine; a machine that tests on all cores gets more.
+    Counted in processor time, as products of the 400 in the batch, whatever else the machine does;
+    `python bench/threads.py` prints how soon it answers on a quiet one.
     """
     script = tmp_path / "script.py"
     script.write_text(INTERRUPT)
@@ -216,15 +260,14 @@ def test_ctrl_c_in_a_long_kernel(count, tmp_path):
         try:
             assert process.stdout.readline() == "ready\n", process.stderr.read()
             time.sleep(0.3)
-            sent = time.monotonic()
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == 0, err
-    answered, last = out.split()
+    done, last = out.split()
     assert last == "computes"
-    assert 0 <= float(answered) - sent < 0.5
+    assert float(done) < 200
 
 
 # --------------------------------------------------------------------------------------- settings
@@ -267,8 +310,6 @@ def test_threads_from_the_environment(monkeypatch, minidl, omp, expected):
 
 def test_the_environment_is_read_at_import(python):
     code = "from minidl_kernels.cpu import threads; print(threads.get_num_threads())"
-    if not threads.openmp_version():
-        pytest.skip("built without OpenMP: always one thread")
     assert python(code, env={"MINIDL_NUM_THREADS": "3", "OMP_NUM_THREADS": "5"}) == "3\n"
     assert python(code, env={"MINIDL_NUM_THREADS": None, "OMP_NUM_THREADS": "5"}) == "5\n"
 
