@@ -338,7 +338,7 @@ S_FN float s_cos_exact(float x) {
 S_FN float s_pow(float a, float b) { /* 2^(b log2 |a|) with the product in double */
     float ax = S_ABS(a), half = 0.5f * b, e, f, y;
     int32_t sign = S_RINT(b) != b ? 0 : S_RINT(half) != half ? (int32_t)0x80000000u : 0;
-    float broken = S_RINT(b) != b ? S_NAN : 0.0f; /* a negative number to a broken power */
+    float broken = S_RINT(b) != b ? S_NAN : -0.0f; /* a negative number to a broken power */
     double s, t, q, k;
     f = s_log_split(ax, &e);
     s = (double)f / ((double)f + 2.0);

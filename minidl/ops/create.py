@@ -78,7 +78,7 @@ def from_python(name, data, wanted):
     except OverflowError as error:
         raise errors.ArgumentError(f"{name}: {error}") from None
     if array.dtype.kind == "f" or (array.size == 0 and array.dtype.kind != "b"):
-        return array if wanted is not None else array.astype(dtypes.get_default_dtype().numpy)
+        return array if wanted is not None else EXACT.cast(array, dtypes.get_default_dtype().numpy)
     if array.dtype.kind not in "bi":
         raise errors.DTypeError(f"{name}: cannot make a tensor of elements of NumPy's "
                                 f"{array.dtype.name}; minidl has "

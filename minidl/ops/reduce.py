@@ -124,10 +124,8 @@ def logsumexp(be, input, dim, keepdim=False):
     y = be.logsumexp(input, dims, keepdim)
 
     def vjp(g, need):
-        # an infinite maximum leaves inf - inf: those elements got all or nothing
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):         # an infinite result has no gradient: inf - inf
             weight = np.exp(input - spread(y, dims, ndim, keepdim))
-        weight = np.where(np.isneginf(input), input.dtype.type(0), weight)
         return be.mul(spread(g, dims, ndim, keepdim), weight)
 
     return y, vjp
@@ -228,6 +226,25 @@ def deviation(be, input):
     return y, vjp
 
 
+def _var(input, degrees):
+    """The variance; of what overflows when squared, by way of a power of two."""
+    found = variance(input, *degrees)
+    if _overflowed(found):
+        found = variance(input * 2.0**-80, *degrees) * 2.0**80 * 2.0**80
+    return found
+
+
+def _std(input, degrees):
+    found = variance(input, *degrees)
+    if _overflowed(found):
+        return deviation(variance(input * 2.0**-80, *degrees)) * 2.0**80
+    return deviation(found)
+
+
+def _overflowed(x):
+    return x.dtype is dtypes.float32 and not np.isfinite(x.detach().numpy()).all()
+
+
 def _degrees(name, input, dim, unbiased, correction, keepdim):
     """The dims and the correction of torch.var's overloads."""
     if isinstance(dim, bool):  # var(unbiased)
@@ -252,24 +269,24 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     >>> md.tensor([1.0, 3.0]).var()
     tensor(2.)
     """
-    return variance(input, *_degrees("var", input, dim, unbiased, correction, keepdim))
+    return _var(input, _degrees("var", input, dim, unbiased, correction, keepdim))
 
 
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The square root of the variance."""
-    return deviation(variance(input, *_degrees("std", input, dim, unbiased, correction, keepdim)))
+    return _std(input, _degrees("std", input, dim, unbiased, correction, keepdim))
 
 
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """(variance, mean) over dims."""
     found = _degrees("var_mean", input, dim, unbiased, correction, keepdim)
-    return variance(input, *found), mean(input, found[0], found[2])
+    return _var(input, found), mean(input, found[0], found[2])
 
 
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """(standard deviation, mean) over dims."""
     found = _degrees("std_mean", input, dim, unbiased, correction, keepdim)
-    return deviation(variance(input, *found)), mean(input, found[0], found[2])
+    return _std(input, found), mean(input, found[0], found[2])
 
 
 # ----------------------------------------------------------------------------------------- norms

@@ -1,4 +1,4 @@
-from numpy import bool_, float32
+from numpy import bool_, float32, float64
 from numpy.typing import NDArray
 
 def attention(
@@ -11,14 +11,14 @@ def attention(
     dropout_p: float = 0.0,
     seed: int = 0,
     offset: int = 0,
-) -> tuple[NDArray[float32], NDArray[float32]]: ...
+) -> tuple[NDArray[float32], NDArray[float64]]: ...
 def attention_grad(
     g: NDArray[float32],
     q: NDArray[float32],
     k: NDArray[float32],
     v: NDArray[float32],
     out: NDArray[float32],
-    lse: NDArray[float32],
+    lse: NDArray[float64],
     mask: NDArray[bool_] | NDArray[float32] | None = None,
     is_causal: bool = False,
     scale: float | None = None,

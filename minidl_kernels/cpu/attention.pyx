@@ -23,7 +23,7 @@ cdef extern from "attention.h":
 
     ctypedef struct Attention:
         AttentionRows q, k, v, out, g, dq, dk, dv
-        float *lse
+        double *lse
         const void *mask
         int mask_is_bool
         Py_ssize_t mask_b, mask_h, mask_t, mask_s
@@ -177,7 +177,8 @@ def attention(q, k, v, mask=None, is_causal=False, scale=None, dropout_p=0.0, se
     h // (H / Hk). mask: None, bool (True: attend) or float32 (added), broadcast to [B,H,T,S].
     is_causal: query i sees keys j <= i. A row that sees nothing gives zeros, and lse -inf.
     Score e of [B,H,T,S] in C order is dropped where word e of the Philox stream (seed, offset) is
-    below dropout_p. Returns out [B,H,T,Dv] laid out as (B,T,H,Dv), and lse [B,H,T].
+    below dropout_p. Returns out [B,H,T,Dv] laid out as (B,T,H,Dv), and lse [B,H,T] in float64, so
+    that exp(score - lse) keeps its digits when the scores are large.
 
     >>> out, lse = attention(q, k, v, is_causal=True)
     """
@@ -193,14 +194,20 @@ def attention(q, k, v, mask=None, is_causal=False, scale=None, dropout_p=0.0, se
     mask = set_mask(&a, "attention", mask)
     out = rows_first(a.B, a.T, a.H, a.Dv)
     shape = [a.B, a.H, a.T]
-    lse = empty(3, shape)
+    lse = cnp.PyArray_EMPTY(3, shape, cnp.NPY_FLOAT64, 0)
     set_rows(&a.out, out)
-    a.lse = ptr(lse)
+    a.lse = <double*>cnp.PyArray_DATA(lse)
     tasks = K.forward_tasks(&a)
     share(K.forward, &a, tasks, multiplications(&a))
     if a.failed:
         raise MemoryError("attention: no memory for the blocks of a head")
     return out, lse
+
+
+cdef cnp.ndarray saved(lse):
+    if not cnp.PyArray_Check(lse) or cnp.PyArray_TYPE(lse) not in (cnp.NPY_FLOAT64, cnp.NPY_FLOAT32):
+        raise TypeError("attention_grad: expected the lse that attention returned")
+    return cnp.PyArray_FROMANY(lse, cnp.NPY_FLOAT64, 0, 0, cnp.NPY_ARRAY_CARRAY_RO)
 
 
 cdef bint third(AttentionRows *x, Attention *a) noexcept:
@@ -236,7 +243,7 @@ def attention_grad(g, q, k, v, out, lse, mask=None, is_causal=False, scale=None,
     cdef Attention a
     cdef cnp.ndarray q_ = door(q, "attention_grad: query"), k_ = door(k, "attention_grad: key")
     cdef cnp.ndarray v_ = door(v, "attention_grad: value"), g_ = door(g, "attention_grad: g")
-    cdef cnp.ndarray out_ = door(out, "attention_grad: out"), lse_ = f32(lse, "attention_grad: lse")
+    cdef cnp.ndarray out_ = door(out, "attention_grad: out"), lse_ = saved(lse)
     cdef cnp.ndarray parts, whole
     cdef cnp.npy_intp[5] shape
     cdef Py_ssize_t tasks
@@ -256,7 +263,7 @@ def attention_grad(g, q, k, v, out, lse, mask=None, is_causal=False, scale=None,
                          f"{(<object>lse_).shape}")
     set_rows(&a.g, g_)
     set_rows(&a.out, out_)
-    a.lse = ptr(lse_)
+    a.lse = <double*>cnp.PyArray_DATA(lse_)
     dq = dk = dv = dmask = None
     if need_q and need_k and need_v and packed(&a):
         shape = [a.B, a.T, 3, a.H, a.D]

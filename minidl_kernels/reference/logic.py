@@ -2,12 +2,20 @@
 
 import numpy as np
 
-eq = np.equal
-ne = np.not_equal
-lt = np.less
-le = np.less_equal
-gt = np.greater
-ge = np.greater_equal
+
+def comparison(ufunc):
+    """A comparison that takes a number too large for its array's dtype as infinite, silently."""
+
+    def compare(a, b):
+        with np.errstate(over="ignore"):
+            return ufunc(a, b)
+
+    return compare
+
+
+eq, ne = comparison(np.equal), comparison(np.not_equal)
+lt, le = comparison(np.less), comparison(np.less_equal)
+gt, ge = comparison(np.greater), comparison(np.greater_equal)
 logical_and = np.logical_and
 logical_or = np.logical_or
 logical_xor = np.logical_xor

@@ -142,3 +142,23 @@ def test_the_gradient_of_a_maximum_that_is_nan_goes_to_the_nans():
         x = md.tensor([1.0, math.nan, 2.0, math.nan], requires_grad=True)
         reduce(x).backward()
         np.testing.assert_array_equal(x.grad.numpy(), [0, 0.5, 0, 0.5])
+
+
+def test_spread_of_the_largest_floats():
+    """Squares overflow long before a standard deviation does."""
+    x = md.tensor([3e38, -3e38, 1e38], requires_grad=True)
+    wide = x.detach().double()
+    assert x.var().item() == float("inf")
+    assert x.std().item() == pytest.approx(wide.std().item(), rel=1e-6)
+    assert (x * 1e-20).var().item() == pytest.approx((wide * 1e-20).var().item(), rel=1e-6)
+    x.std().backward()
+    wide.requires_grad_().std().backward()
+    assert x.grad.tolist() == pytest.approx(wide.grad.tolist(), rel=1e-5)
+    assert md.tensor([3e38, 3.1e38, 3.2e38]).var().item() == float("inf")
+    assert md.tensor([1.0, float("inf")]).std().isnan()
+
+
+def test_logsumexp_of_nothing_but_minus_infinity_has_no_gradient():
+    x = md.tensor([[-float("inf")] * 2, [0.0, -float("inf")]], requires_grad=True)
+    x.logsumexp(1).sum().backward()
+    assert x.grad[0].isnan().all() and x.grad[1].tolist() == [1.0, 0.0]

@@ -6,9 +6,9 @@ import torch
 import minidl as md
 
 TOLERANCE = {"float32": (2e-4, 2e-5), "float64": (1e-7, 1e-8)}
-# How much looser gradients are compared. The attention kernel keeps the log of a row's sum and not
-# its maximum and sum: scores of hundreds, as the samples have, lose that many units of rounding.
-SLACK = {"nn.functional.scaled_dot_product_attention": 4}
+# How much looser gradients are compared: scores of hundreds, as the samples have, make sums of
+# large numbers that cancel, in which both libraries err by as much as they differ.
+SLACK = {"nn.functional.scaled_dot_product_attention": 2}
 # Results whose order among equal elements PyTorch leaves open.
 ORDERINGS = {"argsort", "sort", "topk"}
 # Gradients that PyTorch's own vectorised and plain loops answer differently at NaN.

@@ -18,6 +18,10 @@
 #define QUERIES 64
 #define KEYS 64
 
+/* Is k better read in place than packed? A matter of the whole sequence, not of a task: backward
+ * must compute the scores in the same order as forward did, to have them to the last bit. */
+static int has_few_queries(const Attention *a) { return a->T < 4; }
+
 /* ------------------------------------------------------------------ forward */
 
 typedef struct {
@@ -82,7 +86,7 @@ INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index E
 static void store_forward(const Attention *a, const Forward *f, Index b, Index h, Index t0,
                           Index rows)
 {
-    float *lse = a->lse + (b * a->H + h) * a->T + t0;
+    double *lse = a->lse + (b * a->H + h) * a->T + t0;
     for (Index i = 0; i < rows; i++) {
         float *out = row(&a->out, b, h, t0 + i), *o = f->o + i * padded(a->Dv), l = f->l[i];
         float inverse = l == 0.0f ? 0.0f : 1.0f / l;
@@ -91,7 +95,7 @@ static void store_forward(const Attention *a, const Forward *f, Index b, Index h
     }
 #pragma omp simd
     for (Index i = 0; i < rows; i++) {
-        float log = s_log(f->l[i]) + f->m[i] * LN2;
+        double log = s_log(f->l[i]) + f->m[i] * LN2;
         lse[i] = f->l[i] == 0.0f ? -INFINITY : log;
     }
 }
@@ -103,7 +107,7 @@ static void forward_task(const Attention *a, Forward *f, Index task)
     Index t0 = run * f->rows, rows = MIN(f->rows, a->T - t0), Ep = padded(a->Dv), ldq, ldv;
     Index S = a->causal ? MIN(a->S, t0 + rows) : a->S;
     const float scale = a->scale * LOG2E;
-    const int few = rows < 4;
+    const int few = has_few_queries(a);
     const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D, &ldq);
     memset(f->o, 0, (size_t)(rows * Ep) * sizeof(float));
     for (Index i = 0; i < rows; i++)
@@ -165,7 +169,7 @@ static void forward(void *attention, Index begin, Index end)
 /* ------------------------------------------------------------------ backward */
 
 typedef struct {
-    float *kt, *vt, *k, *q, *g, *p, *ds, *dk, *dv, *delta, *lse2, *keep;
+    float *kt, *vt, *k, *q, *g, *p, *ds, *dk, *dv, *delta, *lse2, *rest, *keep;
 } Backward;
 
 static size_t backward_layout(Backward *w, float *base, const Attention *a)
@@ -184,6 +188,7 @@ static size_t backward_layout(Backward *w, float *base, const Attention *a)
     w->keep = scratch_carve(base, &used, KEYS);
     w->delta = scratch_carve(base, &used, group * a->T);
     w->lse2 = scratch_carve(base, &used, group * a->T);
+    w->rest = scratch_carve(base, &used, group * a->T);
     return used;
 }
 
@@ -198,19 +203,22 @@ static float *dq_rows(const Attention *a, Index part, Index b, Index h, Index t,
     return a->dq_parts + (((part * a->B + b) * a->H + h) * a->T + t) * a->D;
 }
 
-/* delta_t = scale * sum_d g out, lse in units of log 2 (+inf for a row that sees nothing), dq = 0,
- * and q and g where the products can read them */
+/* delta_t = scale * sum_d g out, lse in units of log 2 (+inf for a row that sees nothing) as the
+ * sum of two floats, since it may be large where probabilities must be exact, dq = 0, and q and g where the products can read them */
 static void prepare_head(const Attention *a, Backward *w, Index part, Index b, Index h, Index slot)
 {
     float *delta = w->delta + slot * a->T, *lse2 = w->lse2 + slot * a->T;
+    float *rest = w->rest + slot * a->T;
     for (Index t = 0; t < a->T; t++) {
         const float *g = row(&a->g, b, h, t), *out = row(&a->out, b, h, t);
-        float sum = 0, lse = a->lse[(b * a->H + h) * a->T + t];
+        double lse = a->lse[(b * a->H + h) * a->T + t] / LN2;
+        float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (Index d = 0; d < a->Dv; d++)
             sum += g[d] * out[d];
         delta[t] = sum * a->scale;
-        lse2[t] = lse == -INFINITY ? INFINITY : lse * LOG2E;
+        lse2[t] = lse == -INFINITY ? INFINITY : (float)lse;
+        rest[t] = lse == -INFINITY ? 0.0f : (float)(lse - lse2[t]);
     }
     if (!in_place(a->q.t, a->D))
         copy_rows(w->q + slot * a->T * padded(a->D), row(&a->q, b, h, 0), a->q.t, a->T, a->D);
@@ -221,21 +229,21 @@ static void prepare_head(const Attention *a, Backward *w, Index part, Index b, I
 }
 
 /* p <- probabilities, dp (already times scale) <- gradient of the scores, both of one row */
-INLINE void softmax_grad_row(float *p, float *dp, Index n, float lse2, float delta)
+INLINE void softmax_grad_row(float *p, float *dp, Index n, float lse2, float rest, float delta)
 {
 #pragma omp simd
     for (Index j = 0; j < n; j++) {
-        float prob = exp2_down(p[j] - lse2);
+        float prob = exp2_down(p[j] - lse2 - rest);
         p[j] = prob;
         dp[j] = prob * (dp[j] - delta);
     }
 }
 
 INLINE void softmax_grad_row_dropout(float *p, float *dp, const float *keep, Index n, float lse2,
-                                     float delta)
+                                     float rest, float delta)
 {
     for (Index j = 0; j < n; j++) {
-        float prob = exp2_down(p[j] - lse2);
+        float prob = exp2_down(p[j] - lse2 - rest);
         p[j] = prob * keep[j];
         dp[j] = prob * (dp[j] * keep[j] - delta);
     }
@@ -250,20 +258,23 @@ static void backward_block(const Attention *a, Backward *w, const float *k, Inde
     const int scores = a->dq.data || a->dk.data;
     const float *q = in_place(a->q.t, a->D) ? row(&a->q, b, h, t0) : w->q + t * Dp;
     const float *g = in_place(a->g.t, a->Dv) ? row(&a->g, b, h, t0) : w->g + t * Ep;
-    scores_product(w->p, KEYS, q, Dp, w->kt, nq, nk, a->D, off);
+    if (has_few_queries(a))
+        few_scores(w->p, KEYS, q, Dp, k, ldk, nq, nk, a->D, a->scale * LOG2E);
+    else
+        scores_product(w->p, KEYS, q, Dp, w->kt, nq, nk, a->D, off);
     if (scores)
         scores_product(w->ds, KEYS, g, Ep, w->vt, nq, nk, a->Dv, off);
     for (Index i = 0; i < nq; i++) {
         float *p = w->p + i * KEYS, *ds = w->ds + i * KEYS;
-        float lse2 = w->lse2[t + i], delta = w->delta[t + i];
+        float lse2 = w->lse2[t + i], rest = w->rest[t + i], delta = w->delta[t + i];
         Index seen = visible(i, nk, off);
         if (a->mask)
             apply_mask(p, seen, a, b, h, t0 + i, s0);
         if (a->dropout) {
             dropout_row(w->keep, seen, a, b, h, t0 + i, s0);
-            softmax_grad_row_dropout(p, ds, w->keep, seen, lse2, delta);
+            softmax_grad_row_dropout(p, ds, w->keep, seen, lse2, rest, delta);
         } else {
-            softmax_grad_row(p, ds, padded(seen), lse2, delta);
+            softmax_grad_row(p, ds, padded(seen), lse2, rest, delta);
         }
         fill_past(p, seen, nk, 0.0f);
         fill_past(ds, seen, nk, 0.0f);

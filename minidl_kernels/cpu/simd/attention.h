@@ -17,7 +17,7 @@ typedef struct {
 typedef struct {
     AttentionRows q, k, v, out, g; /* in [B,H,T,D] [B,Hk,S,D] [B,Hk,S,Dv] [B,H,T,Dv] [B,H,T,Dv] */
     AttentionRows dq, dk, dv;      /* OUT of backward, data NULL where no gradient is wanted */
-    float *lse;                    /* [B,H,T] contiguous */
+    double *lse;                   /* [B,H,T] contiguous */
     const void *mask;              /* NULL, or unsigned char / float with the steps below */
     int mask_is_bool;
     ptrdiff_t mask_b, mask_h, mask_t, mask_s;

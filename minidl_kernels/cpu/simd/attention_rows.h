@@ -8,7 +8,7 @@
 #include "../../scalar.h"
 
 #define LOG2E 1.44269504088896340736f
-#define LN2 0.69314718055994530942f
+#define LN2 0.69314718055994530942
 
 static float *row(const AttentionRows *x, Index b, Index h, Index t)
 {
