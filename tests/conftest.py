@@ -18,6 +18,11 @@ import minidl_kernels  # noqa: E402
 from minidl_kernels.cpu import threads, use_blas  # noqa: E402
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: "packaging" not in item.path.parts)
+
+
 @pytest.fixture(autouse=True)
 def same_settings_after():
     """Whatever a test sets, the next one starts from the defaults."""

@@ -42,7 +42,7 @@ if [ $# -eq 0 ]; then
     set -- tests/kernels tests/test_fuzz.py -k "not (test_fuzz and (F or Tensor or md))"
 fi
 status=0
-"$python" -m pytest -v -s -p no:cacheprovider "$@" >"$work/log" 2>&1 || status=$?
+"$python" -m pytest -n 0 -v -s -p no:cacheprovider "$@" >"$work/log" 2>&1 || status=$?
 unset LD_PRELOAD
 tail -n 25 "$work/log"
 if compgen -G "$work/report*" >/dev/null; then

@@ -51,7 +51,8 @@ ELEMENTWISE = [
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("name, options, make", ELEMENTWISE, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize("name, options, make", ELEMENTWISE,
+                         ids=lambda v: "make" if callable(v) else str(v)[:40])
 @pytest.mark.filterwarnings("ignore:reduction:UserWarning")
 def test_elementwise(name, options, make, reduction):
     check_module(name, (), {**options, "reduction": reduction}, make())
