@@ -64,7 +64,9 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
 
 def _sources(root: Path) -> list[tuple[Path, bool]]:
     """The modules of the standard library: those at the top first, then the packages."""
-    found = [file for file in root.rglob("*.py")
-             if SKIPPED.isdisjoint(file.relative_to(root).parts)]
+    found = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if name not in SKIPPED]  # installed packages are many
+        found += [Path(folder, name) for name in names if name.endswith(".py")]
     found.sort(key=lambda file: (len(file.relative_to(root).parts), file.as_posix()))
     return [(file, False) for file in found]

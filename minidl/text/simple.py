@@ -72,7 +72,7 @@ class CharTokenizer:
     """
 
     def __init__(self, text: Iterable[str], byte_fallback: bool = True) -> None:
-        self.chars = sorted({char for piece in text for char in piece})
+        self.chars = sorted(set(text) if isinstance(text, str) else set().union(*text))
         self.byte_fallback = byte_fallback
         self._ids = {char: i for i, char in enumerate(self.chars)}
 
