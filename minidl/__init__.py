@@ -76,13 +76,13 @@ __all__ = [
     "swapaxes", "swapdims", "t", "take", "take_along_dim", "tanh", "Tensor", "tensor",
     "tensor_split", "text", "tile", "topk", "transpose", "tril", "tril_indices", "triu",
     "triu_indices", "true_divide", "trunc", "uint8", "unbind", "unflatten", "unique", "unsqueeze",
-    "var", "var_mean", "vstack", "where", "zeros", "zeros_like",
+    "var", "var_mean", "vstack", "where", "zeros", "zeros_like", "plots", "train",
 ]
 
 if _TYPE_CHECKING:
-    from minidl import data, generate, models, text
+    from minidl import data, generate, models, plots, text, train
 
-_LATE = ("data", "generate", "models", "text")
+_LATE = ("data", "generate", "models", "plots", "text", "train")
 
 
 def __getattr__(name):

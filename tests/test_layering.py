@@ -21,6 +21,7 @@ LAYERS = [
     ["models"],
     ["data", "text", "checkpoint", "backends", "profiler"],
     ["train", "generate"],
+    ["plots"],
     ["cli", "__main__"],
     ["__init__"],
 ]

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of these packages and of the profiler print what they say."""
+"""The examples in the docstrings of these packages and modules print what they say."""
 
 import doctest
 import importlib
@@ -13,10 +13,11 @@ NAMES = {"md": md, "nn": md.nn, "F": md.nn.functional, "np": np}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
     found.name
-    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text, md.models, md.generate)
+    for package in (md.nn, md.optim, md.checkpoint, md.data, md.text, md.models, md.generate,
+                    md.train)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 )
-MODULES.append("minidl.profiler")
+MODULES += ["minidl.plots", "minidl.profiler"]
 
 
 @pytest.mark.parametrize("name", MODULES)
