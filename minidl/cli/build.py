@@ -68,10 +68,9 @@ def make_model(settings: Settings, vocab_size: int) -> Any:
     kind, _ = MODELS[settings.model]
     given = {name: getattr(settings, name) for name in ("layers", "heads", "width", "context")}
     changes = {name: value for name, value in given.items() if value is not None}
-    preset = "tiny" if settings.preset == "demo" else settings.preset
-    if preset not in kind.presets:
-        raise UsageError(f"{kind.__name__} has no preset {preset}; use --model gpt")
-    config = replace(kind.presets[preset], vocab_size=vocab_size, dropout=settings.dropout,
+    if settings.preset not in kind.presets:
+        raise UsageError(f"{kind.__name__} has no preset {settings.preset}; use --model gpt")
+    config = replace(kind.presets[settings.preset], vocab_size=vocab_size, dropout=settings.dropout,
                      **changes)
     if settings.model == "llama" and config.heads % config.kv_heads:
         config.kv_heads = config.heads

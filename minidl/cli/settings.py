@@ -28,8 +28,8 @@ class Settings:
         "help": "files and folders to learn; default: the sources of Python's standard library",
         "how": {"nargs": "+", "metavar": "PATH", "type": str}})
     model: str = option("gpt", "architecture", choices=("gpt", "llama"))
-    preset: str = option("demo", "size of the model and how it is trained",
-                         choices=("demo", "tiny", "nano", "base", "nanogpt-cpu"))
+    preset: str = option("tiny", "size of the model and how it is trained",
+                         choices=("tiny", "nano", "base", "nanogpt-cpu"))
     tokenizer: str = option("char", "char, byte, bpe:N (trains N tokens on the text), or the path "
                             "of a tokenizer.json", metavar="KIND")
     byte_fallback: bool = option(True, "let the char tokenizer write characters it has not seen as "
@@ -93,9 +93,9 @@ LEAST = {
 }
 # How each preset is trained; its size is that of the model's preset of this name.
 RECIPES: dict[str, dict[str, Any]] = {
-    "demo": {"layers": 3, "heads": 3, "width": 96, "context": 128, "batch_size": 16, "steps": 1500,
-             "lr": 3e-3},
-    "tiny": {"steps": 1000, "batch_size": 8, "lr": 3e-3, "eval_every": 200},
+    # A minute on two cores: Muon gets further in so few steps than AdamW.
+    "tiny": {"context": 128, "batch_size": 16, "steps": 1600, "optimizer": "muon", "lr": 3e-3,
+             "eval_every": 400},
     "nano": {"steps": 3000, "batch_size": 16, "eval_every": 300},
     "base": {"steps": 5000, "batch_size": 32, "dropout": 0.1, "eval_every": 250},
     "nanogpt-cpu": {"byte_fallback": False, "min_lr": 1e-4},

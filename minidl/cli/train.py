@@ -17,7 +17,8 @@ from minidl.errors import ArgumentError, CheckpointError
 from .build import Data, load_tokenizer, make_trainer, read_data
 from .settings import RESUMABLE, Settings, UsageError, flag, merge, read_config, write_config
 
-STDLIB_PROMPTS = ("def ", "class ", "import ")
+STDLIB_PROMPTS = ("import ", "class ", "    def __init__(self")
+LOST = " " * 40  # a small model that indents so far does not find its way back
 
 
 def run(options: argparse.Namespace) -> int:
@@ -181,11 +182,12 @@ def _write_samples(
     if options.prompt is None:
         starts = ("\n",) if settings.text else STDLIB_PROMPTS
         prompts = [starts[i % len(starts)] for i in range(options.samples)]
-    texts = md.generate.generate(trainer.model, prompts, 300, tokenizer=data.tokenizer,
-                                 temperature=0.8, top_p=0.95, seed=settings.seed)
+    texts = md.generate.generate(
+        trainer.model, prompts, 300, tokenizer=data.tokenizer, temperature=0.7,
+        stop=() if settings.text else (LOST,), seed=settings.seed)
     bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
     for prompt, text in zip(prompts, texts, strict=True):
-        print(f"{'-' * 72}\n{bold}{prompt}{plain}{text}")
+        print(f"{'-' * 72}\n{bold}{prompt}{plain}{text.rstrip()}")
     print("-" * 72)
     start = "" if prompts[0] == "\n" else f" --prompt {shlex.quote(prompts[0])}"
     print(f"more: minidl generate {trainer.folder}{start} --stream")
