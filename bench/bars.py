@@ -36,6 +36,8 @@ train_step     | nano                    | *         | torch    | 1.35 / 1.55
 train_step     | base                    | *         | torch    | 1.12 / 1.25
 train_step     | wide                    | *         | torch    | 1.08 / 1.12
 train_step     | *                       | *         | compile  | 1.0
+trainer        | training loop           | nano step | value    | 1.0
+trainer        | next batch              | nano step | value    | 2.0
 nanogpt        | * iterations            | *         | torch    | 1.54
 nanogpt        | loss above PyTorch's    | *         | value    | 0.02
 memory         | base step               | *         | torch    | 1.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 TOPICS = (
     "matmul", "batched_matmul", "linear", "elementwise", "gelu", "softmax", "layer_norm",
     "cross_entropy", "embedding", "attention", "multi_head_attention", "dropout", "optimizer",
-    "op_overhead", "mlp_step", "train_step", "nanogpt", "generate", "threads", "memory",
-    "serialization", "startup",
+    "op_overhead", "mlp_step", "train_step", "trainer", "nanogpt", "generate", "threads",
+    "memory", "serialization", "startup",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -40,8 +41,9 @@ class Progress(Callback):
             except ImportError:
                 return
             self.every = 0.1
-            self.bar = tqdm(total=trainer.steps, initial=trainer.step, bar_format=BAR, leave=True,
-                            dynamic_ncols=True)
+            sized = shutil.get_terminal_size((0, 0)).columns > 0  # a pipe that poses as a terminal
+            self.bar = tqdm(total=trainer.steps, initial=trainer.step, bar_format=BAR,
+                            dynamic_ncols=sized, ncols=None if sized else 100)
 
     def on_step(self, trainer: Trainer, record: dict[str, Any]) -> None:
         loss = record["loss"]
