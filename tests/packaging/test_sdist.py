@@ -116,5 +116,15 @@ def test_an_empty_environment_can_train(python, tmp_path):
     assert "site-packages" in out.split("from ", 1)[1]
 
 
+def test_the_command_is_there_and_trains(python, tmp_path):
+    minidl = python.with_name("minidl.exe" if os.name == "nt" else "minidl")
+    out = run(minidl, "train", "--steps", "3", "--samples", "1", cwd=tmp_path)
+    assert "done after 3 steps" in out
+    assert (tmp_path / "runs" / "gpt-tiny-1" / "log.jsonl").exists()
+    refused = subprocess.run([str(minidl), "bench"], cwd=tmp_path, env=ENV, capture_output=True,
+                             text=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert refused.returncode == 1 and "source checkout" in refused.stderr
+
+
 def test_the_requirements_are_enough(python, tmp_path):
     assert "No broken requirements" in run(python, "-m", "pip", "check", cwd=tmp_path)
