@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 
 import minidl as md
 
@@ -22,6 +23,8 @@ def run(options: argparse.Namespace) -> int:
     if options.text:
         settings.text = options.text
     data = read_data(settings, trained.tokenizer)
+    if not options.text and data.crc32 != trained.state["extra"]["crc32"]:
+        print("note: the text has changed since this run was started", file=sys.stderr)
     tokens = data.tokens if options.text else data.split(settings.val_share)[1]
     if not options.text and not len(tokens):
         raise UsageError("the run kept no text for validation; give one with --text")

@@ -54,6 +54,7 @@ def started(options: argparse.Namespace, given: dict[str, Any], callbacks: Any) 
         raise UsageError(f"{options.out} already holds a run; --resume {options.out} goes on with "
                          "it, another --out starts a new one")
     data = read_data(settings)
+    settings.text = [os.path.abspath(path) for path in settings.text]  # resume from anywhere
     folder = options.out or _new_folder(settings)
     try:
         trainer = make_trainer(settings, data, folder, callbacks)
@@ -134,7 +135,8 @@ def _newest() -> str:
 
 def _introduce(trainer: Any, settings: Settings, data: Data) -> None:
     config = trainer.model.config
-    source = ", ".join(settings.text) or "the sources of Python's standard library"
+    paths = [min(path, os.path.relpath(path), key=len) for path in settings.text]
+    source = ", ".join(paths) or "the sources of Python's standard library"
     print(f"text     {source}: {data.characters:,} characters, {len(data.tokens):,} tokens of "
           f"{data.tokenizer.vocab_size}")
     print(f"model    {settings.model}, {trainer.model.num_parameters():,} parameters: "

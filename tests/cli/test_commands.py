@@ -70,6 +70,12 @@ def test_resume_goes_on_and_may_be_extended(trained, capsys):
     assert md.train.read_log("run/log.jsonl")[-1]["step"] == 9
 
 
+def test_a_run_resumes_from_another_folder(trained, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["train", "--resume", "../run", "--steps", "7", "--quiet", "--no-plot"]) == 0
+
+
 def test_generate(trained, capsys):
     capsys.readouterr()
     assert main(["generate", trained, "--prompt", "The ", "--seed", "1"]) == 0
