@@ -182,14 +182,22 @@ def load_trained(path: str) -> Trained:
     """Build the model of a checkpoint that `minidl train` wrote."""
     path = find_checkpoint(path)
     state = md.load(path)
-    extra = state.get("extra") if isinstance(state, dict) else None
-    if not isinstance(extra, dict) or not {"settings", "model", "tokenizer"} <= set(extra):
-        raise CheckpointError(f"{path} was not written by `minidl train`")
-    settings = Settings(**extra["settings"])
+    settings, extra = saved_settings(path, state)
     kind, config = MODELS[settings.model]
     model = kind(config(**extra["model"]))
     model.load_state_dict(state["model"])
     return Trained(path, model, load_tokenizer(extra["tokenizer"]), settings, state)
+
+
+def saved_settings(path: str, state: Any) -> tuple[Settings, dict[str, Any]]:
+    """The settings of the run that a state belongs to, and all that was saved with them."""
+    extra = state.get("extra") if isinstance(state, dict) else None
+    if not isinstance(extra, dict) or not {"settings", "model", "tokenizer"} <= set(extra):
+        raise CheckpointError(f"{path} was not written by `minidl train`")
+    try:
+        return Settings(**extra["settings"]), extra
+    except TypeError as error:
+        raise CheckpointError(f"{path} was written by another version of minidl: {error}") from None
 
 
 def load_tokenizer(saved: dict[str, str]) -> Any:

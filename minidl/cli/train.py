@@ -8,13 +8,13 @@ import importlib.util
 import os
 import shlex
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import minidl as md
-from minidl.errors import ArgumentError, CheckpointError
+from minidl.errors import ArgumentError
 
-from .build import Data, load_tokenizer, make_trainer, read_data
+from .build import Data, load_tokenizer, make_trainer, read_data, saved_settings
 from .settings import RESUMABLE, Settings, UsageError, flag, merge, read_config, write_config
 
 STDLIB_PROMPTS = ("import ", "class ", "    def __init__(self")
@@ -82,10 +82,8 @@ def resumed(options: argparse.Namespace, given: dict[str, Any], callbacks: Any) 
     state = manager.load()
     if state is None:
         raise FileNotFoundError(f"{folder} has no checkpoint yet: there is nothing to resume")
-    extra = state.get("extra") if isinstance(state, dict) else None
-    if not isinstance(extra, dict) or "settings" not in extra:
-        raise CheckpointError(f"{folder} was not written by `minidl train`")
-    settings = Settings(**{**extra["settings"], **given})
+    settings, extra = saved_settings(folder, state)
+    settings = replace(settings, **given)
     settings.check()
     _set_threads(settings)
     data = read_data(settings, load_tokenizer(extra["tokenizer"]))

@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--steps must be at least 4, got {options.steps}")
     config = read_config(options.config)
     half = options.steps // 2
-    changes = {"steps": options.steps, "save_every": half, "eval_every": max(1, half // 2)}
+    changes = {"steps": options.steps, "save_every": half, "eval_every": max(1, half // 2),
+               "patience": None, "keep_last": 2}
     settings = merge(config, changes)
     if options.keep is not None:
         os.makedirs(options.keep, exist_ok=True)

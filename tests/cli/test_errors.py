@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 
 import pytest
 
@@ -77,6 +78,13 @@ def test_a_config_file_says_what_is_wrong(here, capsys, content, sentence):
     assert sentence in refused(capsys, 2, "train", "--config", "config.toml")
 
 
+def test_without_a_toml_reader_a_config_file_says_so(here, capsys, monkeypatch):
+    (here / "config.toml").write_text("steps = 3")
+    for name in ("tomllib", "tomli"):  # as on Python 3.10
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "pip install tomli" in refused(capsys, 1, "train", "--config", "config.toml")
+
+
 def test_a_folder_with_a_run_is_not_written_to(here, capsys):
     train = ["train", "--text", "text.txt", "--out", "run", *SMALL]
     assert main(train) == 0
@@ -95,10 +103,14 @@ def test_wrong_checkpoints(here, capsys, command):
     md.save({"w": md.ones(3)}, "other.safetensors")
     (here / "torn.safetensors").write_bytes(b"\x10" * 30)
     (here / "empty").mkdir()
+    other = {"settings": {"colour": 1}, "model": {}, "tokenizer": {}}
+    progress = {"tokens": 0, "seconds": 0.0, "val_loss": 0.0, "best": 0.0, "best_step": 0}
+    md.save({"extra": other, "step": 1, "progress": progress, "format": ""}, "newer.safetensors")
     assert "nowhere is not there" in refused(capsys, 1, command, "nowhere")
     assert "no checkpoint in empty" in refused(capsys, 1, command, "empty")
     assert "torn.safetensors" in refused(capsys, 1, command, "torn.safetensors")
     if command != "info":
+        assert "another version" in refused(capsys, 1, command, "newer.safetensors")
         assert "not written by `minidl train`" in refused(capsys, 1, command, "other.safetensors")
     assert "should end in" in refused(capsys, 1, command, "text.txt") or command == "info"
 
