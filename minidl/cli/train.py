@@ -92,7 +92,9 @@ def resumed(options: argparse.Namespace, given: dict[str, Any], callbacks: Any) 
                             "as it was; start a new one")
     trainer = make_trainer(settings, data, folder, callbacks)
     trainer.load_state_dict(state)
-    trainer.scheduler.total_iters = settings.steps  # more of them may have been asked for
+    if settings.steps != trainer.scheduler.total_iters:
+        trainer.scheduler.total_iters = settings.steps
+        trainer.scheduler.set_lr(trainer.scheduler.get_lr())
     return trainer, settings, data
 
 

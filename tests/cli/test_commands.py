@@ -67,7 +67,9 @@ def test_resume_goes_on_and_may_be_extended(trained, capsys):
     assert main(["train", "--resume", trained, "--steps", "9", "--no-plot"]) == 0
     out = capsys.readouterr().out
     assert "run      run, going on after step 6" in out and "done after 9 steps" in out
-    assert md.train.read_log("run/log.jsonl")[-1]["step"] == 9
+    records = md.train.read_log("run/log.jsonl")
+    rates = [r["lr"] for r in records if "lr" in r]
+    assert records[-1]["step"] == 9 and rates[5] < rates[6]  # the schedule is stretched
 
 
 def test_a_run_resumes_from_another_folder(trained, tmp_path, monkeypatch):

@@ -217,6 +217,22 @@ def test_interrupted_and_resumed_is_as_if_never_stopped(tmp_path, model):
         assert len(recorded) == len(losses(straight))
 
 
+def test_a_resumed_run_neither_repeats_nor_forgets_an_evaluation(tmp_path):
+    values = {2: 3.0, 4: 2.0, 6: 2.5, 8: 2.4, 10: 1.0}
+
+    class Planned(md.train.Trainer):
+        def evaluate(self, loader=None):
+            return values[self.step]
+
+    options = {"eval_every": 2, "patience": 2, "kind": Planned}
+    straight = make(**options)
+    assert straight.fit(10) == "no improvement" and straight.step == 8
+    make(tmp_path, **options).fit(6)
+    other = make(tmp_path, **options)
+    assert other.resume() and other.fit(10) == "no improvement"
+    assert equal(other, straight)
+
+
 def test_what_is_left_out_of_a_resumed_run_shows(tmp_path):
     straight = make()
     straight.fit(12)
@@ -318,6 +334,32 @@ def test_masks_of_minus_infinity_are_no_suspects():
                                [(md.zeros(1, 1), md.zeros(1, 1))])
     with pytest.raises(NonFiniteError, match="mul made"):
         trainer.fit(1)
+
+
+def test_the_step_is_replayed_with_the_same_random_numbers():
+    class Unlucky(nn.Module):
+        """NaN with one random number in two."""
+
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(md.ones(1))
+
+        def forward(self, x, y):
+            lucky = md.rand(1).item() < 0.5
+            return None, (self.w if lucky else -self.w).log().sum()
+
+    failed = 0
+    for seed in range(8):
+        md.manual_seed(seed)
+        model = Unlucky()
+        trainer = md.train.Trainer(model, md.optim.SGD(model.parameters(), lr=1e-3),
+                                   [(md.zeros(1, 1), md.zeros(1, 1))])
+        try:
+            trainer.fit(1)
+        except NonFiniteError as error:
+            failed += 1
+            assert "Unlucky: log made 1 NaN in (1,) of values up to 1 in (1,)" in str(error)
+    assert 2 <= failed <= 7
 
 
 def test_a_weight_that_was_broken_before_is_named():
