@@ -17,7 +17,8 @@ from minidl.errors import ArgumentError
 from .build import Data, load_tokenizer, make_trainer, read_data, saved_settings
 from .settings import RESUMABLE, Settings, UsageError, flag, merge, read_config, write_config
 
-STDLIB_PROMPTS = ("import ", "class ", "    def __init__(self")
+STDLIB_PROMPTS = ("\ndef ", "\n    def __init__(self", "\nclass ")
+NEWLINE = "\n"
 LOST = " " * 40  # a small model that indents so far does not find its way back
 
 
@@ -185,12 +186,13 @@ def _write_samples(
         starts = ("\n",) if settings.text else STDLIB_PROMPTS
         prompts = [starts[i % len(starts)] for i in range(options.samples)]
     texts = md.generate.generate(
-        trainer.model, prompts, 300, tokenizer=data.tokenizer, temperature=0.7,
+        trainer.model, prompts, 300, tokenizer=data.tokenizer, temperature=0.8, top_k=20,
         stop=() if settings.text else (LOST,), seed=settings.seed)
     bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
     for prompt, text in zip(prompts, texts, strict=True):
-        print(f"{'-' * 72}\n{bold}{prompt}{plain}{text.rstrip()}")
+        print(f"{'-' * 72}\n{bold}{prompt.lstrip(NEWLINE)}{plain}{text.rstrip()}")
     print("-" * 72)
-    start = "" if prompts[0] == "\n" else f" --prompt {shlex.quote(prompts[0])}"
+    start = prompts[0].lstrip(NEWLINE)
+    start = f" --prompt {shlex.quote(start)}" if start else ""
     print(f"more: minidl generate {trainer.folder}{start} --stream")
 
