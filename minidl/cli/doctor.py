@@ -13,6 +13,8 @@ import minidl as md
 from minidl.nn import functional as F
 from minidl_kernels.cpu import scipy_blas
 
+from .info import devices
+
 LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MINIDL_NUM_THREADS")
 
 
@@ -33,10 +35,11 @@ def run(options: argparse.Namespace) -> int:
     if not found:
         print("note     nothing is in the way")
     failed = 0
-    for name, test in TESTS.items():
-        problem = _tried(test)
-        failed += problem is not None
-        print(f"test     {name}: {problem or 'ok'}")
+    for device in devices():
+        for name, test in TESTS.items():
+            problem = _tried(test, device)
+            failed += problem is not None
+            print(f"test     {device}: {name}: {problem or 'ok'}")
     print("all tests passed" if not failed else f"{failed} tests failed")
     return 1 if failed else 0
 
@@ -79,51 +82,60 @@ def _findings(libraries: list[dict[str, Any]], cores: int) -> Iterator[str]:
         yield "the CPU has no AVX2, or MINIDL_ISA turned it off: kernels run at a part of the speed"
 
 
-def _tried(test: Callable[[], None]) -> str | None:
+def _tried(test: Callable[[str], None], device: str) -> str | None:
     try:
-        test()
+        test(device)
     except Exception as error:
         return f"FAILED, {type(error).__name__}: {error}"
     return None
 
 
 def _close(got: Any, expected: np.ndarray) -> None:
-    far = float(np.abs(got.detach().numpy() - expected).max())
+    far = float(np.abs(got.detach().cpu().numpy() - expected).max())
     if not far < 1e-3:
         raise ArithmeticError(f"off by {far:.3g}")
 
 
-def _random(*shape: int) -> Any:
-    return md.randn(*shape, generator=md.Generator().manual_seed(1))
+def _random(device: str, *shape: int) -> tuple[Any, np.ndarray]:
+    """A tensor on the device, and its numbers in float64."""
+    x = md.randn(*shape, generator=md.Generator().manual_seed(1))
+    return x.to(device), x.numpy().astype(float)
 
 
-def _product() -> None:
+def _product(device: str) -> None:
     for n in (3, 64, 257):
-        a, b = _random(n, n + 1), _random(n + 1, n)
-        _close(a @ b, a.numpy().astype(float) @ b.numpy().astype(float))
+        (a, x), (b, y) = _random(device, n, n + 1), _random(device, n + 1, n)
+        _close(a @ b, x @ y)
 
 
-def _softmax() -> None:
-    x = _random(33, 65)
-    e = np.exp(x.numpy().astype(float))
-    _close(x.softmax(-1), e / e.sum(1, keepdims=True))
+def _softmax(device: str) -> None:
+    a, x = _random(device, 33, 65)
+    e = np.exp(x)
+    _close(a.softmax(-1), e / e.sum(1, keepdims=True))
 
 
-def _attention() -> None:
-    q = _random(2, 3, 17, 8)
-    x = q.numpy().astype(float)
+def _attention(device: str) -> None:
+    q, x = _random(device, 2, 3, 17, 8)
     scores = x @ x.swapaxes(2, 3) / np.sqrt(8)
     e = np.where(np.tri(17, dtype=bool), np.exp(scores), 0)
     _close(F.scaled_dot_product_attention(q, q, q, is_causal=True),
            e / e.sum(3, keepdims=True) @ x)
 
 
-def _steps(threads: int) -> list[float]:
+def _gradients(device: str) -> None:
+    a, x = _random(device, 9, 33)
+    a.requires_grad_()
+    a.softmax(-1).square().sum().backward()
+    p = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    _close(a.grad, 2 * p * (p - (p * p).sum(1, keepdims=True)))
+
+
+def _steps(device: str, threads: int) -> list[float]:
     """The losses of a few steps of training."""
     md.set_num_threads(threads)
-    model = md.models.GPT.from_preset("tiny", dropout=0.1)
+    model = md.models.GPT.from_preset("tiny", dropout=0.1).to(device)
     optimizer = md.optim.AdamW(model.parameters(), lr=1e-3)
-    index = md.arange(4 * 64).reshape(4, 64)
+    index = md.arange(4 * 64).reshape(4, 64).to(device)
     losses = []
     for _ in range(5):
         loss = model(index, index)[1]
@@ -134,12 +146,12 @@ def _steps(threads: int) -> list[float]:
     return losses
 
 
-def _training() -> None:
+def _training(device: str) -> None:
     state, threads = md.checkpoint.random_state(), md.get_num_threads()
     found = []
     for n in (1, max(2, threads)):
         md.checkpoint.set_random_state(state)
-        found.append(_steps(n))
+        found.append(_steps(device, n))
     md.set_num_threads(threads)
     if found[0] != found[1]:
         raise ArithmeticError(f"one thread and several differ: {found[0]} and {found[1]}")
@@ -147,12 +159,7 @@ def _training() -> None:
         raise ArithmeticError(f"the loss does not fall: {found[0]}")
 
 
-def _gradients() -> None:
-    x = _random(3, 4).double().requires_grad_()
-    md.autograd.gradcheck(lambda x: F.gelu(x).softmax(-1).square().sum(), (x,))
-
-
-TESTS: dict[str, Callable[[], None]] = {
+TESTS: dict[str, Callable[[str], None]] = {
     "matrix products": _product,
     "softmax": _softmax,
     "attention": _attention,

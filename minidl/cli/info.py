@@ -31,17 +31,27 @@ def installation() -> None:
     for name, value in config().items():
         print(f"{name:>18}: {value}")
     for name in DEVICES:
-        try:
-            md.device(name)
-            print(f"{'device ' + name:>18}: here")
-        except DeviceError as error:
-            print(f"{'device ' + name:>18}: {str(error).removeprefix('device: ')}")
+        print(f"{'device ' + name:>18}: {missing(name) or 'here'}")
     for extra, package in EXTRAS.items():
         try:
             found = f"{package} {importlib.metadata.version(package)}"
         except importlib.metadata.PackageNotFoundError:
             found = f"{package} is not installed: pip install 'minidl[{extra}]'"
         print(f"{'extra ' + extra:>18}: {found}")
+
+
+def missing(device: str) -> str | None:
+    """Why a device is not here; None when it is."""
+    try:
+        md.device(device)
+    except DeviceError as error:
+        return str(error).removeprefix("device: ")
+    return None
+
+
+def devices() -> list[str]:
+    """The devices that can compute here."""
+    return [name for name in DEVICES if missing(name) is None]
 
 
 def checkpoint(path: str) -> None:
