@@ -41,7 +41,10 @@ def read_data(settings: Settings, tokenizer: Any = None) -> Data:
     if tokenizer is None:
         tokenizer = make_tokenizer(settings, text)
     kind = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
-    tokens = np.array(tokenizer.encode(text), kind)
+    # A list takes eight bytes a token: characters and bytes can be encoded a piece at a time.
+    size = len(text) if isinstance(tokenizer, md.text.BPETokenizer) else 1 << 20
+    tokens = np.concatenate([np.array(tokenizer.encode(text[i : i + size]), kind)
+                             for i in range(0, len(text), size)])
     return Data(tokenizer, tokens, len(text), zlib.crc32(tokens.tobytes()))
 
 

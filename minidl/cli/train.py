@@ -34,6 +34,9 @@ def run(options: argparse.Namespace) -> int:
         trainer, settings, data = started(options, given, progress)
     if not options.quiet:
         _introduce(trainer, settings, data)
+    if trainer.step >= settings.steps and trainer.evaluated in (trainer.step, -1):
+        print(f"all {trainer.step} steps of this run are done; --steps N goes on to N")
+        return 0
     why = trainer.fit(settings.steps)
     _conclude(trainer, why)
     if why == "interrupted":

@@ -90,7 +90,7 @@ class Trainer:
         self.busy = 0.0         # of these, in steps
         self.val_loss = self.best = math.nan
         self.best_step = 0
-        self._evaluated = self._saved = -1
+        self.evaluated = self._saved = -1   # the last steps at which that was done
         self._bad_evals = 0     # since the best
         self._stream: Iterator[Any] | None = None
         self._params = [p for p in model.parameters() if p.requires_grad]
@@ -121,7 +121,7 @@ class Trainer:
             try:
                 self._call("on_start")
                 while True:
-                    if self.step and self._evaluated < self.step and self._due(self.eval_every):
+                    if self.step and self.evaluated < self.step and self._due(self.eval_every):
                         self._evaluate(began)
                     if self._saved < self.step and self._due(self.save_every):
                         self.save()
@@ -249,7 +249,7 @@ class Trainer:
         value = self.evaluate()
         if self.signal:
             return  # not finished: a resumed run does it again
-        self.val_loss, self._evaluated = value, self.step
+        self.val_loss, self.evaluated = value, self.step
         self._bad_evals += 1
         if not value >= self.best and math.isfinite(value):
             self.best, self.best_step, self._bad_evals = value, self.step, 0
@@ -330,5 +330,5 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-PROGRESS = ("tokens", "seconds", "busy", "val_loss", "best", "best_step", "_evaluated",
+PROGRESS = ("tokens", "seconds", "busy", "val_loss", "best", "best_step", "evaluated",
             "_bad_evals")

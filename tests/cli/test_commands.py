@@ -64,6 +64,8 @@ def test_without_matplotlib_only_asking_for_a_plot_fails(text, capsys, monkeypat
 
 
 def test_resume_goes_on_and_may_be_extended(trained, capsys):
+    assert main(["train", "--resume", trained, "--quiet"]) == 0
+    assert "all 6 steps of this run are done; --steps N" in capsys.readouterr().out
     assert main(["train", "--resume", trained, "--steps", "9", "--no-plot"]) == 0
     out = capsys.readouterr().out
     assert "run      run, going on after step 6" in out and "done after 9 steps" in out
