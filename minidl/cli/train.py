@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
         trainer, settings, data = started(options, given, progress)
     if not options.quiet:
         _introduce(trainer, settings, data)
-    if trainer.step >= settings.steps and trainer.evaluated in (trainer.step, -1):
+    evaluated = trainer.val_loader is None or trainer.evaluated == trainer.step
+    if trainer.step >= settings.steps and evaluated:
         print(f"all {trainer.step} steps of this run are done; --steps N goes on to N")
         return 0
     why = trainer.fit(settings.steps)
