@@ -5,6 +5,7 @@ import pytest
 
 import minidl as md
 from minidl.generate import Sampler, generate, stream
+from minidl.generate.text import TextWriter
 
 MODELS = [md.models.GPT, md.models.Llama]
 PROMPTS = [[5, 6, 7, 8, 9], [100], [3, 200, 1]]
@@ -65,6 +66,27 @@ def test_stream_gives_the_same_and_leaves_the_model_as_it_was(model):
     assert model.training
 
 
+def test_modules_keep_their_own_modes(model):
+    model.norm.eval()
+    generate(model, [[1]], 2)
+    assert model.training and not model.norm.training
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_streamed_text_is_generated_text(model, seed):
+    # The model writes random bytes: broken, unfinished and whole characters.
+    options = {"tokenizer": md.text.ByteTokenizer(), "seed": seed, "temperature": 2.0}
+    ids = generate(model, [list(b"ab")], 60, seed=seed, temperature=2.0)[0]
+    whole = generate(model, ["ab"], 60, **options)[0]
+    pieces = list(stream(model, "ab", 60, **options))
+    assert "".join(pieces) == whole == bytes(ids).decode("utf-8", "replace")
+    assert "" not in pieces and len(pieces) > 20
+    stop = whole[20:22]
+    cut = generate(model, ["ab"], 60, stop=[stop], **options)[0]
+    assert cut == whole[: whole.index(stop)]
+    assert "".join(stream(model, "ab", 60, stop=stop, **options)) == cut
+
+
 def test_seeds(model):
     a, b, c = (generate(model, PROMPTS, 10, seed=seed) for seed in (1, 1, 2))
     assert a == b != c
@@ -106,9 +128,59 @@ def test_repetition_penalty():
 @pytest.mark.parametrize("options, message", [
     ({"temperature": -1}, "temperature must be at least 0"), ({"top_k": 0}, "top_k must be"),
     ({"top_p": 2}, "top_p must be from 0 to 1"), ({"stop": ["x"]}, "stop strings need a tokenizer"),
+    ({"stop": "", "tokenizer": Letters()}, "at least one character"),
+    ({"stop": [""], "tokenizer": Letters()}, "at least one character"),
+    ({"max_new_tokens": -1}, "max_new_tokens must be at least 0, got -1"),
 ])
 def test_wrong_arguments_get_a_sentence(model, options, message):
-    with pytest.raises(md.errors.ArgumentError, match=message):
-        generate(model, [[1]], 2, **options)
+    options = {"max_new_tokens": 2, **options}
+    for function, prompt in ((generate, [[1]]), (stream, [1])):
+        with pytest.raises(md.errors.ArgumentError, match=message):
+            function(model, prompt, **options)     # stream complains when called, not when read
+
+
+def test_wrong_prompts_get_a_sentence(model):
+    with pytest.raises(md.errors.ArgumentError, match="needs a tokenizer"):
+        stream(model, "text", 2)
+    with pytest.raises(md.errors.ArgumentError, match="put the text into a list"):
+        generate(model, "text", 2, tokenizer=Letters())
     with pytest.raises(md.errors.ArgumentError, match="at least one token"):
         generate(model, [[]], 2)
+
+
+def pieces_of(text, stop=(), prompt=""):
+    writer = TextWriter(md.text.ByteTokenizer(), list(prompt.encode()), stop)
+    pieces = []
+    for byte in text if isinstance(text, bytes) else text.encode():
+        pieces.append(writer.push(byte))
+        if writer.stopped:
+            break
+    return [*pieces, writer.end()]
+
+
+def test_characters_come_whole():
+    assert pieces_of("aé€😀") == ["a", "", "é", "", "", "€", "", "", "", "😀", ""]
+    assert pieces_of(b"\xe2\x82") == ["", "", "\ufffd"]
+    assert "".join(pieces_of(b"\xff" * 9)) == "\ufffd" * 9
+    assert pieces_of(b"\x82\xac", prompt="é")[-1] == "\ufffd\ufffd"
+
+
+def test_stop_strings_are_held_back_until_it_is_clear():
+    assert pieces_of("a\n\nb", ["\n\n"]) == ["a", "", "", ""]
+    assert pieces_of("a\nb\n", ["\n\n"]) == ["a", "", "\nb", "", "\n"]
+    assert pieces_of("ababac", ["abac"]) == ["", "", "", "ab", "", "", ""]
+    assert pieces_of("xabc", ["abcd", "c"]) == ["x", "", "", "ab", ""]
+
+
+def test_text_goes_on_from_the_prompt():
+    """Llama's tokenizer writes no space before the first word of a text, but one after a prompt."""
+
+    class Words:
+        def encode(self, text):
+            return [int(word) for word in text.split()]
+
+        def decode(self, ids):
+            return " ".join(map(str, ids))
+
+    writer = TextWriter(Words(), [1, 2])
+    assert writer.push(3) + writer.push(4) == " 3 4"

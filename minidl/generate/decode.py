@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from minidl.errors import ArgumentError
 from minidl.grad_mode import no_grad
 
 from .sampling import Sampler
+from .text import TextWriter
 
 
 class _Decoder:
@@ -24,6 +26,8 @@ class _Decoder:
     def __init__(self, model: Any, prompts: list[Any], count: int) -> None:
         if not prompts or min(map(len, prompts)) == 0:
             raise ArgumentError("a prompt needs at least one token")
+        if count < 0:
+            raise ArgumentError(f"max_new_tokens must be at least 0, got {count}")
         self.model, self.end = model, max(map(len, prompts))
         self.context = model.config.context
         self.padding = [self.end - len(prompt) for prompt in prompts]
@@ -55,10 +59,22 @@ class _Decoder:
                 for row, start in zip(self.tokens, self.padding, strict=True)]
 
 
-def _cut(text: str, stop: Sequence[str]) -> tuple[str, bool]:
-    """The text before the first stop string, and whether there was one."""
-    places = [text.find(word) for word in stop if word in text]
-    return (text[: min(places)], True) if places else (text, False)
+def _encoded(prompt: Any, tokenizer: Any) -> Any:
+    if not isinstance(prompt, str):
+        return prompt
+    if tokenizer is None:
+        raise ArgumentError("a prompt that is a text needs a tokenizer")
+    return tokenizer.encode(prompt)
+
+
+def _writers(tokenizer: Any, prompts: list[Any], stop: str | Sequence[str]) -> list[TextWriter]:
+    """One a row; none without a tokenizer."""
+    stop = (stop,) if isinstance(stop, str) else tuple(stop)
+    if stop and tokenizer is None:
+        raise ArgumentError("stop strings need a tokenizer")
+    if "" in stop:
+        raise ArgumentError("a stop string needs at least one character")
+    return [] if tokenizer is None else [TextWriter(tokenizer, ids, stop) for ids in prompts]
 
 
 def generate(
@@ -67,64 +83,98 @@ def generate(
     max_new_tokens: int,
     *,
     tokenizer: Any = None,
-    stop: Sequence[str] = (),
+    stop: str | Sequence[str] = (),
     eos_id: int | None = None,
     **sampling: Any,
 ) -> list[Any]:
     """What the model continues each prompt with, prompts not included.
 
-    ``prompts`` are lists of token numbers, or texts with a ``tokenizer``; the results alike. A
-    row ends after ``max_new_tokens``, before ``eos_id`` or before a ``stop`` string. ``sampling``
-    are the arguments of Sampler: temperature, top_k, top_p, min_p, repetition_penalty, seed.
+    ``prompts`` are lists of token numbers, or texts where there is a ``tokenizer``; with one the
+    results are texts, else lists of token numbers. A row ends after ``max_new_tokens``, before
+    ``eos_id`` or before a ``stop`` string. ``sampling`` are the arguments of Sampler: temperature,
+    top_k, top_p, min_p, repetition_penalty, seed.
 
     >>> model = md.models.GPT.from_preset("tiny")
     >>> found = md.generate.generate(model, [[1, 2, 3], [4]], 5, temperature=0)
     >>> [len(row) for row in found]
     [5, 5]
     """
-    if stop and tokenizer is None:
-        raise ArgumentError("stop strings need a tokenizer")
-    ids = [tokenizer.encode(p) if isinstance(p, str) else p for p in prompts]
-    decoder, sampler = _Decoder(model, ids, max_new_tokens), Sampler(**sampling)
+    if isinstance(prompts, str):
+        raise ArgumentError("generate takes a list of prompts; put the text into a list")
+    ids = [_encoded(prompt, tokenizer) for prompt in prompts]
+    writers, sampler = _writers(tokenizer, ids, stop), Sampler(**sampling)
+    decoder = _Decoder(model, ids, max_new_tokens)
     results: list[Any] = [[] for _ in ids]
     open_rows = set(range(len(ids)))
-    was_training = model.training
-    model.eval()
-    try:
+    with _evaluating(model):
         for _ in range(max_new_tokens):
-            for b, token in enumerate(decoder.step(sampler).tolist()):
-                if b in open_rows:
-                    if token != eos_id:
-                        results[b].append(token)
-                    stopped = stop and _cut(tokenizer.decode(results[b]), stop)[1]
-                    if token == eos_id or stopped:
-                        open_rows.discard(b)
+            chosen = decoder.step(sampler).tolist()
+            for b in sorted(open_rows):
+                if chosen[b] == eos_id:
+                    open_rows.discard(b)
+                    continue
+                results[b].append(writers[b].push(chosen[b]) if writers else chosen[b])
+                if writers and writers[b].stopped:
+                    open_rows.discard(b)
             if not open_rows:
                 break
-    finally:
-        model.train(was_training)
-    if tokenizer is None:
+    if not writers:
         return results
-    return [_cut(tokenizer.decode(row), stop)[0] for row in results]
+    return ["".join([*row, writer.end()]) for row, writer in zip(results, writers, strict=True)]
 
 
 def stream(
-    model: Any, prompt: Any, max_new_tokens: int, *, eos_id: int | None = None, **sampling: Any
-) -> Iterator[int]:
-    """The tokens that continue one prompt (token numbers), each as soon as it is known.
+    model: Any,
+    prompt: Any,
+    max_new_tokens: int,
+    *,
+    tokenizer: Any = None,
+    stop: str | Sequence[str] = (),
+    eos_id: int | None = None,
+    **sampling: Any,
+) -> Iterator[Any]:
+    """What continues one prompt, piece by piece, each as soon as it is known.
+
+    With a ``tokenizer`` the prompt may be a text and the pieces are texts: together what
+    ``generate`` returns, in whole characters, and nothing of a ``stop`` string. Without one they
+    are token numbers.
 
     >>> model = md.models.GPT.from_preset("tiny")
     >>> len(list(md.generate.stream(model, [1, 2, 3], 4, seed=1)))
     4
+    >>> words = md.generate.stream(model, "To be", 4, tokenizer=md.text.ByteTokenizer())
+    >>> for piece in words:
+    ...     print(piece, end="", flush=True)  # doctest: +SKIP
     """
-    decoder, sampler = _Decoder(model, [prompt], max_new_tokens), Sampler(**sampling)
-    was_training = model.training
+    ids = _encoded(prompt, tokenizer)
+    writers, sampler = _writers(tokenizer, [ids], stop), Sampler(**sampling)
+    decoder = _Decoder(model, [ids], max_new_tokens)
+
+    def pieces() -> Iterator[Any]:
+        writer = writers[0] if writers else None
+        with _evaluating(model):
+            for _ in range(max_new_tokens):
+                token = int(decoder.step(sampler)[0])
+                if token == eos_id:
+                    break
+                piece = token if writer is None else writer.push(token)
+                if piece != "":
+                    yield piece
+                if writer is not None and writer.stopped:
+                    break
+        if writer is not None and (rest := writer.end()):
+            yield rest
+
+    return pieces()
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """The model in evaluation mode; afterwards each of its modules as it was."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        for _ in range(max_new_tokens):
-            token = int(decoder.step(sampler)[0])
-            if token == eos_id:
-                return
-            yield token
+        yield
     finally:
-        model.train(was_training)
+        for module, training in modes:
+            module.training = training
