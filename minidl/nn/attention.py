@@ -8,6 +8,7 @@ from minidl import dtypes, ops
 from minidl._core import Tensor
 from minidl.errors import ArgumentError, GradientError, ShapeError
 from minidl.grad_mode import is_grad_enabled
+from minidl.ops.attention import cached_attention
 
 from . import functional as F
 from .linear import Linear
@@ -45,18 +46,23 @@ class KVCache:
         self.max_len = max_len
         self.length = 0
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the new positions behind the old ones; return all of them."""
-        start, end = self.length, self.length + keys.shape[2]
+    def room(self, count: int, new: Tensor) -> tuple[int, int]:
+        """Where ``count`` positions more start and end; raises if they or ``new`` do not fit."""
+        start, end = self.length, self.length + count
         if end > self.max_len:
             raise ArgumentError(
                 f"the KV cache is full: it holds {start} of {self.max_len} positions and "
-                f"{keys.shape[2]} more came; make it with a larger max_len"
+                f"{count} more came; make it with a larger max_len"
             )
-        if keys.requires_grad and is_grad_enabled():
+        if new.requires_grad and is_grad_enabled():
             raise GradientError(
                 "a KV cache keeps no gradients; call the model under md.no_grad()"
             )
+        return start, end
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the new positions behind the old ones; return all of them."""
+        start, end = self.room(keys.shape[2], keys)
         self.keys[:, :, start:end] = keys
         self.values[:, :, start:end] = values
         self.length = end
@@ -182,6 +188,8 @@ class MultiHeadAttention(Module):
         """
         if x.ndim != 3:
             raise ShapeError(f"attention takes (batch, length, width), got {tuple(x.shape)}")
+        if cache is not None and context is None and self.kv_dim is None:
+            return self.proj(self._attend_cached(self.qkv(x), mask, cache, positions))
         q, k, v = self._project(x, context)
         if self.rotary is not None:
             start = 0 if cache is None else cache.length
@@ -201,6 +209,26 @@ class MultiHeadAttention(Module):
         )
         batch, length = x.shape[:2]
         return self.proj(y.transpose(1, 2).reshape((batch, length, -1)))
+
+    def _attend_cached(
+        self, qkv: Tensor, mask: Tensor | None, cache: KVCache, positions: Tensor | None
+    ) -> Tensor:
+        """The packed projection (B, T, ...) -> the heads' outputs (B, T, H * D)."""
+        batch, length, _ = qkv.shape
+        start, end = cache.room(length, qkv)
+        cos = sin = None
+        if self.rotary is not None:
+            reach = end
+            if positions is not None:
+                positions = positions.expand(batch, length)
+                reach = int(positions.max().item()) + 1
+            cos, sin = self.rotary.tables(reach, qkv.dtype)
+        mask, is_causal = self._causal_mask(mask, length, end)
+        y = cached_attention(
+            qkv, cache.keys, cache.values, start, mask, is_causal, cos, sin, positions
+        )
+        cache.length = end
+        return y
 
     def _causal_mask(
         self, mask: Tensor | None, queries: int, keys: int

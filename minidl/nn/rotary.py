@@ -22,6 +22,9 @@ class RotaryEmbedding(Module):
     (2, 4, 16, 8)
     """
 
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, head_dim: int, base: float = 10000.0, max_len: int = 0) -> None:
         super().__init__()
         if head_dim % 2:
@@ -39,25 +42,28 @@ class RotaryEmbedding(Module):
         self.register_buffer("cos", Tensor(np.cos(angles).astype(np.float32)), persistent=False)
         self.register_buffer("sin", Tensor(np.sin(angles).astype(np.float32)), persistent=False)
 
-    def tables(self, start: int, length: int) -> tuple[Tensor, Tensor]:
-        """cos and sin (length, D/2) of the positions start ... start + length - 1."""
-        end = start + length
-        if end > self._length:
-            self._grow(max(end, 2 * self._length))
-        return self.cos[start:end], self.sin[start:end]
+    def tables(self, length: int, dtype: Any) -> tuple[Tensor, Tensor]:
+        """cos and sin of the positions 0, 1, ..., at least ``length`` of them: (length, D/2)."""
+        if length > self._length:
+            self._grow(max(length, 2 * self._length))
+        if self.cos.dtype != dtype:
+            self.cos, self.sin = self.cos.to(dtype), self.sin.to(dtype)
+        return self.cos, self.sin
 
     def forward(self, input: Tensor, start: int = 0, positions: Any = None) -> Tensor:
         """Rotate (B, H, T, D) for positions ``start``, start + 1, ...; or for ``positions`` (B, T),
         when each row of the batch has its own."""
         if positions is None:
-            cos, sin = self.tables(start, input.shape[-2])
-            return ops.rotary(input, cos.to(input.dtype), sin.to(input.dtype))
-        self.tables(0, int(positions.max().item()) + 1)
-        # (B, 1, T, D/2): the same angles for every head of a row.
-        cos = self.cos[positions].unsqueeze(1).to(input.dtype)
-        sin = self.sin[positions].unsqueeze(1).to(input.dtype)
-        x1, x2 = ops.chunk(input, 2, -1)
-        return ops.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)
+            end = start + input.shape[-2]
+            cos, sin = self.tables(end, input.dtype)
+            return ops.rotary(input, cos[start:end], sin[start:end])
+        B, H, T, D = input.shape
+        at = positions.expand(B, T).reshape((B * T,))
+        cos, sin = self.tables(int(at.max().item()) + 1, input.dtype)
+        # Rows at different positions are to the op one row that is B times as long.
+        flat = input.transpose(1, 2).reshape((1, B * T, H, D)).transpose(1, 2)
+        turned = ops.rotary(flat, cos[at], sin[at])
+        return turned.transpose(1, 2).reshape((B, T, H, D)).transpose(1, 2)
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""

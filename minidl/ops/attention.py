@@ -142,3 +142,32 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         seed, offset = default_generator.reserve(count)
     return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed,
                       offset)
+
+
+@op(method=False)
+def cached_attention(be, qkv, keys, values, start, attn_mask, is_causal, cos, sin, positions):
+    """Write the new keys and values behind `start` earlier ones, then attend to all of them.
+
+    qkv [B, T, (H + 2 K) * D] is a packed projection, keys and values [B, K, max_len, D] are the
+    buffers written to; the result is [B, T, H * D]. With tables cos and sin [max_len, D/2],
+    queries and keys are turned by their positions: start, start + 1, ... or positions [B, T].
+    One op, because a token of a small model costs little more than the calls it takes.
+    """
+    (B, T, _), (_, K, _, D), end = qkv.shape, keys.shape, start + qkv.shape[1]
+    x = qkv.reshape(B, T, -1, D)
+    H = x.shape[2] - 2 * K
+    turned = x[:, :, : H + K]
+    if cos is not None and positions is None:
+        turned = be.rotary(turned.swapaxes(1, 2), cos[start:end], sin[start:end]).swapaxes(1, 2)
+    elif cos is not None:
+        # Rows at different positions are to the kernel one row that is B times as long.
+        at = positions.reshape(-1)
+        flat = turned.reshape(1, B * T, H + K, D).swapaxes(1, 2)
+        turned = be.rotary(flat, cos.take(at, 0), sin.take(at, 0)).swapaxes(1, 2)
+        turned = turned.reshape(B, T, H + K, D)
+    keys[:, :, start:end] = turned[:, :, H:].swapaxes(1, 2)
+    values[:, :, start:end] = x[:, :, H + K :].swapaxes(1, 2)
+    q, k, v = turned[:, :, :H].swapaxes(1, 2), keys[:, :, :end], values[:, :, :end]
+    mask = None if attn_mask is None else _mask(attn_mask, q, k, (B, H))
+    out, _ = be.attention(q, k, v, mask, is_causal, None, 0.0, 0, 0)
+    return be.contiguous(out.swapaxes(1, 2)).reshape(B, T, H * D), None

@@ -96,6 +96,17 @@ def test_cache_gives_what_the_whole_sequence_gives(rotary, steps):
     assert cache.length == 7 and cache.keys is keys
 
 
+def test_cache_of_another_sequence():
+    layer = nn.MultiHeadAttention(24, 4, num_kv_heads=2, kv_dim=10)
+    x, context = md.randn(2, 3, 24), md.randn(2, 7, 10)
+    cache = layer.make_cache(2, 9)
+    with md.no_grad():
+        layer(x, context[:, :4], cache=cache)
+        same(layer(x, context[:, 4:], cache=cache), layer(x, context))
+    keys, _ = cache.append(md.ones(2, 2, 1, 6), md.ones(2, 2, 1, 6))
+    assert keys.shape == (2, 2, 8, 6) and keys[:, :, 7:].eq(1).all()
+
+
 def test_cache_says_what_is_wrong():
     layer = nn.MultiHeadAttention(8, 2, causal=True)
     cache = layer.make_cache(1, 3)
@@ -126,6 +137,10 @@ def test_rotary_turns_pairs_by_their_position():
     whole = rotary(md.ones(1, 1, 6, 4))
     same(chosen, md.stack([whole[:, :, 5], whole[:, :, 0], whole[:, :, 2]], 2))
     assert not rotary.state_dict()
+    rows = md.randn(2, 3, 2, 4)
+    same(rotary(rows, positions=md.tensor([[1, 2], [4, 5]])),
+         md.cat([rotary(rows[:1], start=1), rotary(rows[1:], start=4)]))
+    assert rotary(rows.double()).dtype is md.float64
 
 
 def test_attention_scores_with_rotary_depend_on_distance_only():
