@@ -47,7 +47,7 @@ class _Decoder:
         if self.end - self.start > self.context:
             self._open(self.end - (self.context + 1) // 2)
         new = Tensor(self.tokens[:, self.done : self.end].copy())
-        logits = self.model(new, cache=self.cache)[:, -1].numpy()              # [B, V]
+        logits = self.model(new, cache=self.cache).numpy()[:, -1]              # [B, V]
         chosen = sampler(logits, self.rows())
         self.done, self.end = self.end, self.end + 1
         self.tokens[:, self.done] = chosen

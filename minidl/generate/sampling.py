@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minidl import ops
-from minidl._core import Tensor
+from minidl import dtypes, ops
 from minidl.errors import ArgumentError
 
 
@@ -49,34 +48,53 @@ class Sampler:
 
     def probabilities(self, logits: Any, history: Any) -> Any:
         """(B, V) of logits and the tokens of each row -> (B, V) of what is drawn from."""
-        logits = np.array(logits, np.float64)
-        if self.repetition_penalty != 1:
-            for row, tokens in zip(logits, history, strict=True):
-                seen = np.unique(tokens)
-                factor = np.where(row[seen] > 0, 1 / self.repetition_penalty,
-                                  self.repetition_penalty)
-                row[seen] *= factor
-        if self.temperature == 0:
-            return (np.arange(logits.shape[1]) == logits.argmax(1)[:, None]).astype(np.float64)
-        logits /= self.temperature
-        if self.top_k is not None and self.top_k < logits.shape[1]:
-            least = np.partition(logits, -self.top_k, axis=1)[:, -self.top_k, None]
-            logits[logits < least] = -np.inf
-        p = np.exp(logits - logits.max(1, keepdims=True))
-        p /= p.sum(1, keepdims=True)
-        if self.top_p is not None:
-            order = np.argsort(-p, axis=1, kind="stable")
-            ranked = np.take_along_axis(p, order, 1)
-            before = ranked.cumsum(1) - ranked                 # of all likelier tokens
-            ranked[:, 1:][before[:, 1:] >= self.top_p] = 0
-            np.put_along_axis(p, order, ranked, 1)
-        if self.min_p is not None:
-            p[p < self.min_p * p.max(1, keepdims=True)] = 0
-        return p / p.sum(1, keepdims=True)
+        out = np.zeros(np.shape(logits))
+        for row, *given in zip(out, logits, history, strict=True):
+            ids, p = self._candidates(*given)
+            row[ids] = p
+        return out
 
     def __call__(self, logits: Any, history: Any) -> Any:
         """The next token of each row, (B,)."""
-        p = self.probabilities(logits, history)
+        chosen = np.empty(len(logits), np.int64)
+        if self.temperature > 0:
+            points = ops.rand(len(logits), dtype=dtypes.float64, generator=self.generator).tolist()
+        for b, row in enumerate(logits):
+            if self.temperature == 0:
+                chosen[b] = self._penalised(row, history[b]).argmax()
+                continue
+            ids, p = self._candidates(row, history[b])
+            place = np.searchsorted(p.cumsum(), points[b], side="right")
+            chosen[b] = ids[min(place, len(ids) - 1)]
+        return chosen
+
+    def _candidates(self, logits: Any, tokens: Any) -> tuple[Any, Any]:
+        """The tokens of one row that may come, and their probabilities."""
+        logits = self._penalised(logits, tokens)
+        ids = np.arange(len(logits))
         if self.temperature == 0:
-            return p.argmax(1)
-        return ops.multinomial(Tensor(p), 1, generator=self.generator).numpy()[:, 0]
+            return ids[logits.argmax(), None], np.ones(1)
+        if self.top_k is not None and self.top_k < len(ids):
+            ids = np.flatnonzero(logits >= np.partition(logits, -self.top_k)[-self.top_k])
+            logits = logits[ids]
+        p = np.exp((logits - logits.max()) / self.temperature).astype(np.float64)
+        p /= p.sum()
+        if self.top_p is not None:
+            # Those below this have less than 1 - top_p together: they need no sorting.
+            often = np.flatnonzero(p >= (1 - self.top_p) / (2 * len(p)))
+            order = often[np.argsort(-p[often], kind="stable")]
+            before = p[order].cumsum() - p[order]              # of all likelier tokens
+            kept = order[: max(1, np.count_nonzero(before < self.top_p))]
+            ids, p = ids[kept], p[kept]
+        if self.min_p is not None:
+            kept = p >= self.min_p * p.max()
+            ids, p = ids[kept], p[kept]
+        return ids, p / p.sum()
+
+    def _penalised(self, logits: Any, tokens: Any) -> Any:
+        if self.repetition_penalty == 1:
+            return logits
+        logits, seen = np.array(logits), np.unique(tokens)
+        logits[seen] *= np.where(logits[seen] > 0, 1 / self.repetition_penalty,
+                                 self.repetition_penalty)
+        return logits
