@@ -1,4 +1,8 @@
-"""Greedy decoding with cached keys and values, one sequence: nano, base, and a GPT-2 of 124M."""
+"""Greedy decoding with cached keys and values, one sequence: nano, base, and a GPT-2 of 124M.
+
+Rows with a size alone run one PyTorch-style script with both libraries. The others run minidl's
+own models and md.generate against such a script of the same model.
+"""
 
 SIZES = {       # vocab, context, layers, heads, width; prompt and new tokens
     "nano": ((65, 128, 4, 4, 128), 16, 64),
@@ -7,7 +11,7 @@ SIZES = {       # vocab, context, layers, heads, width; prompt and new tokens
 }
 
 
-def build_for(size, prompt, n):
+def script_for(size, prompt, n):
     def build(lib):
         script = lib.script("gpt")
         model = script["GPT"](*size)
@@ -19,12 +23,42 @@ def build_for(size, prompt, n):
     return build
 
 
+def own_for(kind, size, prompt, n):
+    """minidl's own GPT or Llama, the latter with half as many heads for keys and values."""
+    vocab, context, layers, heads, width = size
+    hidden = -(-width * 8 // 3 // 64) * 64
+    own = {"vocab_size": vocab, "context": context, "layers": layers, "heads": heads,
+           "width": width}
+    if kind == "llama":
+        size = (vocab, context, layers, heads, heads // 2, width, hidden)
+        own |= {"kv_heads": heads // 2, "hidden": hidden}
+    name = {"gpt": "GPT", "llama": "Llama"}[kind]
+
+    def build(lib):
+        start = lib.integers(vocab, 1, prompt)
+        if lib.peer == "minidl":
+            models, generate = lib.torch.models, lib.torch.generate.generate
+            model = getattr(models, name)(getattr(models, f"{name}Config")(**own))
+            tokens = start.tolist()
+            return lambda: generate(model, tokens, n, temperature=0)
+        script = lib.script(kind)
+        model = script[name](*size)
+        return lambda: script["generate"](model, start, n)
+
+    return build
+
+
 def cases(case):
     for name, (size, prompt, n) in SIZES.items():
         vocab, _, layers, _, width = size
         weights = 12 * layers * width**2 + vocab * width
-        case(name, f"{prompt} + {n} tokens", build_for(size, prompt, n), items=n, unit="tok/s",
-             flops=2 * weights * (prompt + n), bytes=4 * weights * n, quick=name == "nano")
+        shape = f"{prompt} + {n} tokens"
+        work = {"items": n, "unit": "tok/s", "flops": 2 * weights * (prompt + n),
+                "bytes": 4 * weights * n}
+        case(name, shape, script_for(size, prompt, n), quick=name == "nano", **work)
+        if name != "124M":
+            case(f"{name} md GPT", shape, own_for("gpt", size, prompt, n), **work)
+            case(f"{name} md Llama", shape, own_for("llama", size, prompt, n), **work)
 
 
 if __name__ == "__main__":

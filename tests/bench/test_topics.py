@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import minidl as md
 from bench import topics
 from bench.bars import BARS
 from bench.libraries import LIBRARY, Library
@@ -75,3 +76,17 @@ def test_both_libraries_compute_the_same_steps():
         losses[peer] = [float(step().detach()) for _ in range(5)]
     torch.set_num_threads(before)
     assert losses["minidl"] == pytest.approx(losses["torch"], rel=1e-4)
+
+
+def test_the_llama_of_the_bench_is_minidls_own():
+    torch = pytest.importorskip("torch")
+    config = md.models.LlamaConfig(vocab_size=17, context=16, layers=2, heads=4, kv_heads=2,
+                                   width=16, hidden=24, tied=False)
+    model = md.models.Llama(config)
+    script = Library("torch", torch.get_num_threads()).script("llama")
+    other = script["Llama"](17, 16, 2, 4, 2, 16, 24)
+    names = {name.replace("token.", "tokens.").replace("ffn.", ""): torch.from_numpy(w.numpy())
+             for name, w in model.state_dict().items()}
+    other.load_state_dict(names)
+    found = script["generate"](other, torch.tensor([[1, 2, 3]]), 12)[0, 3:].tolist()
+    assert md.generate.generate(model, [[1, 2, 3]], 12, temperature=0) == [found]
