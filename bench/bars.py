@@ -41,8 +41,9 @@ trainer        | next batch              | nano step | value    | 2.0
 nanogpt        | * iterations            | *         | torch    | 1.54
 nanogpt        | loss above PyTorch's    | *         | value    | 0.02
 generate       | nano*                   | *         | torch    | 2.0
-generate       | base*                   | *         | torch    | 1.5
-generate       | 124M                    | *         | torch    | 1.0
+generate       | base GPT                | *         | torch    | 1.5
+generate       | base Llama              | *         | torch    | 1.5
+generate       | 124M GPT                | *         | torch    | 1.0
 memory         | base step               | *         | torch    | 1.0
 threads        | beside a busy process   | nano step | value    | 2.2
 optimizer      | AdamW                   | 10M       | torch    | 1.0

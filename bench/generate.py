@@ -1,7 +1,7 @@
 """Greedy decoding with cached keys and values, one sequence: nano, base, and a GPT-2 of 124M.
 
-Rows with a size alone run one PyTorch-style script with both libraries. The others run minidl's
-own models and md.generate against such a script of the same model.
+GPT and Llama are minidl's own models and md.generate, against a PyTorch script of the same model
+with its own cache. The rows "script" run that script with both libraries.
 """
 
 SIZES = {       # vocab, context, layers, heads, width; prompt and new tokens
@@ -15,8 +15,6 @@ def script_for(size, prompt, n):
     def build(lib):
         script = lib.script("gpt")
         model = script["GPT"](*size)
-        if size[0] == 50257:
-            model.head.weight = model.tokens.weight         # as GPT-2 does
         start = lib.integers(size[0], 1, prompt)
         return lambda: script["generate"](model, start, n)
 
@@ -43,6 +41,7 @@ def own_for(kind, size, prompt, n):
             return lambda: generate(model, tokens, n, temperature=0)
         script = lib.script(kind)
         model = script[name](*size)
+        model.head.weight = model.tokens.weight             # as minidl's own
         return lambda: script["generate"](model, start, n)
 
     return build
@@ -55,10 +54,10 @@ def cases(case):
         shape = f"{prompt} + {n} tokens"
         work = {"items": n, "unit": "tok/s", "flops": 2 * weights * (prompt + n),
                 "bytes": 4 * weights * n}
-        case(name, shape, script_for(size, prompt, n), quick=name == "nano", **work)
+        case(f"{name} GPT", shape, own_for("gpt", size, prompt, n), quick=name == "nano", **work)
         if name != "124M":
-            case(f"{name} md GPT", shape, own_for("gpt", size, prompt, n), **work)
-            case(f"{name} md Llama", shape, own_for("llama", size, prompt, n), **work)
+            case(f"{name} Llama", shape, own_for("llama", size, prompt, n), **work)
+            case(f"{name} script", shape, script_for(size, prompt, n), **work)
 
 
 if __name__ == "__main__":
