@@ -7,6 +7,7 @@ from typing import Any
 from minidl import ops
 from minidl._core import Tensor
 
+from .fused import by_backend, gradients, mark_written
 from .optimizer import Optimizer, Params
 from .options import check_betas, check_not_negative
 
@@ -39,15 +40,18 @@ class Lion(Optimizer):
         super().__init__(params, defaults)
 
     def update(self, group: dict[str, Any], params: list[Tensor]) -> None:
-        """One step of the parameters of a group."""
-        (beta1, beta2), lr = group["betas"], float(group["lr"])
+        """One step of the parameters of a group, in one call."""
         for param in params:
-            state = self.state.get(param)
-            if state is None:
-                state = self.state[param] = {"exp_avg": ops.zeros_like(param)}
-            momentum = state["exp_avg"]
-            grad = -param.grad if group["maximize"] else param.grad
-            if group["weight_decay"]:
-                param.mul_(1 - lr * group["weight_decay"])
-            param.add_(ops.lerp(momentum, grad, 1 - beta1).sign_(), alpha=-lr)
-            momentum.lerp_(grad, 1 - beta2)
+            if param not in self.state:
+                self.state[param] = {"exp_avg": ops.zeros_like(param)}
+        for backend, some in by_backend(params).items():
+            backend.lion_(
+                [param.array for param in some],
+                gradients(some),
+                [self.state[param]["exp_avg"].array for param in some],
+                float(group["lr"]),
+                *group["betas"],
+                group["weight_decay"],
+                group["maximize"],
+            )
+            mark_written(some, "step of Lion")

@@ -13,7 +13,7 @@ from minidl_kernels.cpu.norm import (
     layer_norm, layer_norm_grad, log_softmax, log_softmax_grad, rms_norm, rms_norm_grad, softmax,
     softmax_grad,
 )
-from minidl_kernels.cpu.optim import adam_, scale_, sgd_, total_norm
+from minidl_kernels.cpu.optim import adam_, lion_, scale_, sgd_, total_norm
 from minidl_kernels.cpu.random import bits64, dropout, integers, normal, uniform
 from minidl_kernels.cpu.reduce import (
     amax, amin, argmax, argmin, cumsum, logsumexp, mean, prod, sqsum, sum, var,

@@ -29,5 +29,15 @@ def sgd_(
     first: bool,
     maximize: bool,
 ) -> None: ...
+def lion_(
+    params: Arrays,
+    grads: Arrays,
+    m: Arrays,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None: ...
 def total_norm(arrays: Arrays) -> float: ...
 def scale_(arrays: Arrays, factor: float) -> None: ...

@@ -20,11 +20,15 @@ cdef extern from "optim.h":
     ctypedef struct SgdSettings:
         float lr, momentum, dampening, decay, sign
         int nesterov, first
+    ctypedef struct LionSettings:
+        float lr, beta1, beta2, decay, sign
     ctypedef struct OptimTable:
         void (*adam)(float *p, float *m, float *v, const float *g, Py_ssize_t n,
                      const AdamSettings *s) noexcept nogil
         void (*sgd)(float *p, float *buffer, const float *g, Py_ssize_t n,
                     const SgdSettings *s) noexcept nogil
+        void (*lion)(float *p, float *m, const float *g, Py_ssize_t n,
+                     const LionSettings *s) noexcept nogil
         double (*sqsum)(const float *x, Py_ssize_t n) noexcept nogil
         void (*scale)(float *x, Py_ssize_t n, float factor) noexcept nogil
     const OptimTable *pick "MINIDL_PICK" (OptimTable family)
@@ -64,6 +68,14 @@ cdef void sgd_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
     for i in range(begin, end):
         K.sgd(w.pieces[i].x[0], w.pieces[i].x[2], w.pieces[i].x[1], w.pieces[i].n,
               <SgdSettings*>w.settings)
+
+
+cdef void lion_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    cdef Work *w = <Work*>ctx
+    cdef Py_ssize_t i
+    for i in range(begin, end):
+        K.lion(w.pieces[i].x[0], w.pieces[i].x[2], w.pieces[i].x[1], w.pieces[i].n,
+               <LionSettings*>w.settings)
 
 
 cdef void sqsum_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
@@ -165,6 +177,27 @@ def sgd_(list params, list grads, buffers, double lr, double momentum, double da
     cdef Py_ssize_t count = cut([params, grads, buffers], "sgd", &work)
     try:
         run(sgd_task, &work, count, GRAIN)
+    finally:
+        free(work.pieces)
+
+
+def lion_(list params, list grads, list m, double lr, double beta1, double beta2,
+          double weight_decay, bint maximize):
+    """One step of Lion over all params, in place.
+
+    p = p (1 - lr wd) - lr sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g
+    """
+    cdef LionSettings s
+    cdef Work work
+    s.lr = lr
+    s.beta1 = beta1
+    s.beta2 = beta2
+    s.decay = weight_decay
+    s.sign = -1 if maximize else 1
+    work.settings = &s
+    cdef Py_ssize_t count = cut([params, grads, m], "lion", &work)
+    try:
+        run(lion_task, &work, count, GRAIN)
     finally:
         free(work.pieces)
 

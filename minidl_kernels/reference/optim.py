@@ -24,6 +24,15 @@ def sgd_(params, grads, buffers, lr, momentum, dampening, weight_decay, nesterov
         p -= lr * g
 
 
+def lion_(params, grads, m, lr, beta1, beta2, weight_decay, maximize):
+    """One step of Lion: the sign of a momentum."""
+    for p, g, mi in zip(params, grads, m, strict=True):
+        g = -g if maximize else g
+        p *= 1 - lr * weight_decay
+        p -= lr * np.sign(mi + (1 - beta1) * (g - mi))
+        mi += (1 - beta2) * (g - mi)
+
+
 def total_norm(arrays):
     """The root of the sum of squares over all arrays."""
     return float(np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in arrays)))

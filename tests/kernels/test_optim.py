@@ -46,6 +46,25 @@ def test_sgd_agrees_with_the_reference(momentum, nesterov, dampening):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("decay, maximize", [(0.0, False), (0.1, False), (0.1, True)])
+def test_lion_agrees_with_the_reference(decay, maximize):
+    results = []
+    for backend, dtype in ((cpu, np.float32), (reference, np.float64)):
+        p, m = arrays(0, dtype), arrays(1, dtype)
+        for step in range(5):
+            backend.lion_(p, arrays(10 + step, dtype), m, 1e-2, 0.9, 0.99, decay, maximize)
+        results.append([*p, *m])
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+
+
+def test_lion_at_zero_and_nan():
+    for dtype, backend in ((np.float32, cpu), (np.float64, reference)):
+        p, m = np.array([1, 1, 1], dtype), np.zeros(3, dtype)
+        backend.lion_([p], [np.array([0, np.nan, -2], dtype)], [m], 0.5, 0.9, 0.99, 0.0, False)
+        np.testing.assert_array_equal(p, [1, np.nan, 1.5])
+
+
 def test_norm_and_scale():
     x = arrays(3)
     assert cpu.total_norm(x) == pytest.approx(reference.total_norm(x), rel=1e-12)
@@ -63,6 +82,7 @@ def test_bits_do_not_depend_on_threads():
         p, m, v = ([np.tile(x, 3) for x in arrays(s)] for s in (0, 1, 2))
         v = [abs(x) for x in v]
         cpu.adam_(p, m, m, v, step=1, **settings())
+        cpu.lion_(p, v, m, 0.01, 0.9, 0.99, 0.1, False)
         results.append([cpu.total_norm(p), *(x.tobytes() for x in p)])
     threads.set_num_threads(count)
     assert results[0] == results[1] == results[2]

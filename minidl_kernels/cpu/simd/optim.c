@@ -42,6 +42,22 @@ static void sgd(float *restrict p, float *restrict buffer, const float *restrict
     }
 }
 
+/* p = p (1 - lr decay) - lr sign(m + (1 - b1)(g - m));  m += (1 - b2)(g - m). */
+static void lion(float *restrict p, float *restrict m, const float *restrict g, ptrdiff_t n,
+                 const LionSettings *s)
+{
+    const float lr = s->lr, take1 = 1.0f - s->beta1, take2 = 1.0f - s->beta2, sign = s->sign;
+    const float shrink = 1.0f - lr * s->decay;
+#pragma omp simd
+    for (ptrdiff_t i = 0; i < n; i++) {
+        float d = sign * g[i] - m[i];
+        float u = m[i] + take1 * d;
+        float way = u > 0.0f ? lr : u < 0.0f ? -lr : lr * u; /* u itself: 0 stays 0, NaN is NaN */
+        p[i] = p[i] * shrink - way;
+        m[i] += take2 * d;
+    }
+}
+
 static double sqsum(const float *x, ptrdiff_t n)
 {
     double total = 0;
@@ -56,4 +72,4 @@ static void scale(float *x, ptrdiff_t n, float factor)
     for (ptrdiff_t i = 0; i < n; i++) x[i] *= factor;
 }
 
-const OptimTable MINIDL_CAT(minidl_optim, ISA_SUFFIX) = {adam, sgd, sqsum, scale};
+const OptimTable MINIDL_CAT(minidl_optim, ISA_SUFFIX) = {adam, sgd, lion, sqsum, scale};

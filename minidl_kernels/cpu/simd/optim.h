@@ -19,8 +19,13 @@ typedef struct {
 } SgdSettings;
 
 typedef struct {
+    float lr, beta1, beta2, decay, sign;
+} LionSettings;
+
+typedef struct {
     void (*adam)(float *p, float *m, float *v, const float *g, ptrdiff_t n, const AdamSettings *s);
     void (*sgd)(float *p, float *buffer, const float *g, ptrdiff_t n, const SgdSettings *s);
+    void (*lion)(float *p, float *m, const float *g, ptrdiff_t n, const LionSettings *s);
     double (*sqsum)(const float *x, ptrdiff_t n);
     void (*scale)(float *x, ptrdiff_t n, float factor);
 } OptimTable;
