@@ -62,22 +62,24 @@ def share_right(model, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=1600)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--forward", action="store_true", help="write the answer as usual")
+    parser.add_argument("--test", type=int, default=10_000, help="pairs never trained on")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     md.manual_seed(args.seed)
 
-    # All million pairs of numbers in random order; the last ten thousand are never trained on.
+    # All million pairs of numbers in random order; the last ones are never trained on.
     rng = np.random.default_rng(args.seed)
     a, b = np.divmod(rng.permutation(10 ** (2 * DIGITS)), 10**DIGITS)
     rows = write_down(a, b, backwards=not args.forward)
-    train, test = rows[:-10_000], rows[-10_000:]
+    train, test = rows[: -args.test], rows[-args.test :]
 
     config = GPTConfig(len(LETTERS), QUESTION + ANSWER, layers=2, heads=4, width=64)
     model = GPT(config)
     optimizer = md.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99), weight_decay=0.1)
-    schedule = md.optim.lr_scheduler.WarmupCosineLR(optimizer, args.steps // 10, args.steps)
+    schedule = md.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=3e-3, total_steps=args.steps, pct_start=0.1)
     print(f"{model.num_parameters():,} parameters, {len(train):,} pairs to learn from")
     start = time.perf_counter()
     for step in range(1, args.steps + 1):

@@ -1,12 +1,11 @@
-"""Look into a transformer: train it to copy, and draw where its heads look.
+"""Look into a transformer: teach it to sort letters, and draw where its heads look.
 
-What you learn here: what attention does, seen in the smallest model that shows it. The data are
-rows of random letters that repeat after a while. From there on they can be predicted: find
-where the last letter stood before, and take the one that came after it. Transformers with two
-layers learn to do just that: a head of the first layer looks one position back, so that every
-position knows its neighbour, and a head of the second finds the one whose neighbour is the last
-letter. That pair is called an induction head, and is the beginning of what large models do with
-the text they are given.
+What you learn here: what attention does, seen in a model small enough to be understood. The data
+are rows like "qfbhzcjm>bcfhjmqz": letters in any order, then the same letters sorted. To write the
+next letter, the model has to find the smallest of those that come after the last one written.
+That is a question to the whole row at once, and attention asks it: in the picture, the rows below
+">" look at the letter that they write next, wherever it stands. Nobody told the model to; the
+gradient found it.
 
 The fused kernel never writes the attention weights out, so they are computed here, from the
 inputs of each attention layer, which a forward hook catches.
@@ -25,23 +24,22 @@ import numpy as np
 import minidl as md
 from minidl.models import GPT, GPTConfig
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-LENGTH = 32
+LETTERS = "abcdefghijklmnopqrstuvwxyz>"
+COUNT = 8                           # letters to sort
+LENGTH = 2 * COUNT + 1              # "qfbhzcjm>bcfhjmqz"
 
 
-def rows_of(rng, count, period=None):
-    """Rows [count, LENGTH] of different letters that repeat, and their periods [count].
-
-    The periods differ: with a single one, looking back that many places would do.
-    """
-    periods = rng.integers(8, 21, count) if period is None else np.full(count, period)
-    letters = rng.permuted(np.tile(np.arange(len(LETTERS)), (count, 1)), axis=1)
-    return np.take_along_axis(letters, np.arange(LENGTH) % periods[:, None], 1), periods
+def rows_of(rng, count):
+    """Rows [count, LENGTH] of different letters, ">", and the letters sorted."""
+    letters = rng.permuted(np.tile(np.arange(26), (count, 1)), axis=1)[:, :COUNT]
+    signs = np.full((count, 1), LETTERS.index(">"))
+    return np.concatenate([letters, signs, np.sort(letters, 1)], 1)
 
 
-def loss_of(model, rows, periods):
-    """Only what repeats can be known, so only that counts."""
-    targets = np.where(np.arange(1, LENGTH) > periods[:, None], rows[:, 1:], -100)
+def loss_of(model, rows):
+    """Only what comes after the ">" can be known, so only that counts."""
+    targets = rows[:, 1:].copy()
+    targets[:, :COUNT] = -100
     return model(md.from_numpy(rows[:, :-1].copy()), targets=md.from_numpy(targets))[1]
 
 
@@ -65,14 +63,16 @@ def attention_weights(model, rows):
     return md.stack(maps).numpy()
 
 
-def name_of(weights, period):
-    """What a head [T, T] does where letters repeat: its weight on three places, on average."""
-    late = np.arange(period + 1, LENGTH)
-    shares = {"looks one back": weights[late, late - 1].mean(),
-              "looks at the same letter": weights[late, late - period].mean(),
-              "looks at the letter after it (induction)": weights[late, late - period + 1].mean()}
+def name_of(weights, row):
+    """What a head [T, T] does behind the ">": the part of its weight on three places."""
+    now = np.arange(COUNT, LENGTH - 1)
+    place = {letter: i for i, letter in enumerate(row[:COUNT])}
+    following = [place[letter] for letter in row[COUNT + 1 :]]
+    shares = {"looks at the letter to write next": weights[now, following].mean(),
+              "looks at the letter before": weights[now, now - 1].mean(),
+              "looks at itself": weights[now, now].mean()}
     best = max(shares, key=shares.get)
-    return f"{best} {shares[best]:.0%}" if shares[best] > 0.3 else "no clear pattern"
+    return f"{best}, {shares[best]:.0%}" if shares[best] > 0.3 else "no simple pattern"
 
 
 def draw(maps, names, text, path):
@@ -105,7 +105,7 @@ def draw_ascii(weights, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--output", default="attention_map.png", help="a .png, .svg or .pdf file")
     parser.add_argument("--ascii", action="store_true", help="draw with characters")
     parser.add_argument("--seed", type=int, default=0)
@@ -118,22 +118,24 @@ def main():
     schedule = md.optim.lr_scheduler.WarmupCosineLR(optimizer, args.steps // 10, args.steps)
     start = time.perf_counter()
     for step in range(1, args.steps + 1):
-        loss = loss_of(model, *rows_of(rng, 32))
+        loss = loss_of(model, rows_of(rng, 64))
         optimizer.zero_grad()
         loss.backward()
         md.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         if step % 100 == 0 or step == args.steps:
-            print(f"step {step:4d}  loss {loss.item():.3f} (guessing: {math.log(26):.3f})  "
+            print(f"step {step:4d}  loss {loss.item():.3f}  "
                   f"{time.perf_counter() - start:3.0f} s", flush=True)
 
-    row, _ = rows_of(rng, 1, period=LENGTH // 2)
+    row = rows_of(rng, 1)
     text = "".join(LETTERS[i] for i in row[0])
     maps = attention_weights(model, row)
     heads = list(np.ndindex(*maps.shape[:2]))
-    names = {head: name_of(maps[head], LENGTH // 2) for head in heads}
-    print()
+    names = {head: name_of(maps[head], row[0]) for head in heads}
+    question = row[:, : COUNT + 1].tolist()
+    answer = md.generate.generate(model, question, COUNT, temperature=0)[0]
+    print(f"\n{text[: COUNT + 1]} is continued with {''.join(LETTERS[i] for i in answer)}\n")
     for i, j in heads:
         print(f"layer {i + 1}, head {j + 1}: {names[i, j]}")
     if not args.ascii:

@@ -102,6 +102,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--batch", type=int, default=12)
+    parser.add_argument("--sample", type=int, default=400, help="how many characters to write")
     parser.add_argument("--seed", type=int, default=1337)
     args = parser.parse_args()
     md.manual_seed(args.seed)
@@ -137,7 +138,7 @@ def main():
     guess = math.log(tokenizer.vocab_size)
     print(f"\nvalidation loss {evaluate(model, val):.3f} (guessing: {guess:.3f}); a sample:\n")
     prompt = md.tensor([tokenizer.encode("\ndef ")])
-    print(tokenizer.decode(model.sample(prompt, 400)[0].tolist()))
+    print(tokenizer.decode(model.sample(prompt, args.sample)[0].tolist()))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def train(model, loader, steps, lr):
 
 
 @md.no_grad()
-def evaluate(model, loader, batches=20):
+def evaluate(model, loader, batches=10):
     losses = [model(x, targets=y)[1].item() for x, y in islice(loader, batches)]
     return sum(losses) / len(losses)
 
@@ -148,7 +148,7 @@ def main():
         show("adapters merged:")
         difference = (model(x) - before).abs().max().item()
     print(f"largest difference of a logit, merged or beside: {difference:.1e}\n\na sample:\n")
-    print("The", md.generate.generate(model, ["The "], 300, tokenizer=tokenizer, temperature=0.7,
+    print("The", md.generate.generate(model, ["The "], 200, tokenizer=tokenizer, temperature=0.7,
                                       seed=args.seed)[0])
 
 
