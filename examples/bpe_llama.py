@@ -36,7 +36,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--text", help="a file or folder to learn (default: Python's own sources)")
     parser.add_argument("--vocab", type=int, default=1024, help="how many tokens")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--save", help="a folder for the model and its tokenizer")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

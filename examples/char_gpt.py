@@ -99,7 +99,7 @@ def evaluate(model, loader, batches=40):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--text", help="a text file to learn (default: Python's own sources)")
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--sample", type=int, default=400, help="how many characters to write")

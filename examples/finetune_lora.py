@@ -107,7 +107,7 @@ def evaluate(model, loader, batches=10):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=600, help="for each of the two trainings")
+    parser.add_argument("--steps", type=int, default=450, help="for each of the two trainings")
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
