@@ -184,3 +184,23 @@ def test_text_goes_on_from_the_prompt():
 
     writer = TextWriter(Words(), [1, 2])
     assert writer.push(3) + writer.push(4) == " 3 4"
+
+
+TEXT = "naïve 日本語 🙂🙃👩‍👩‍👧 \n\n\ttabs  and   spaces € \ufffd end"
+
+
+def tokenizers():
+    yield md.text.ByteTokenizer()
+    yield md.text.CharTokenizer("naive tabs and")
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    yield md.text.BPETokenizer.train(["naïve 日本 tabs and spaces"] * 3, 280)
+
+
+def test_every_tokenizer_streams_its_text():
+    for tokenizer in tokenizers():
+        ids = tokenizer.encode(TEXT)
+        for cut in (0, 1, 7):
+            writer = TextWriter(tokenizer, ids[:cut])
+            pieces = [writer.push(token) for token in ids[cut:]]
+            before = tokenizer.decode(ids[:cut]).rstrip("\ufffd")
+            assert before + "".join([*pieces, writer.end()]) == TEXT
