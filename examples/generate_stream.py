@@ -19,6 +19,7 @@ import minidl as md
 from minidl.data import DataLoader, TokenDataset
 from minidl.models import GPT, GPTConfig
 
+CONTEXT = 128           # bytes that the model sees, and as many it is trained on
 SETTINGS = {
     "greedy: always the likeliest, soon in circles": {"temperature": 0},
     "greedy, repetition penalty 1.3": {"temperature": 0, "repetition_penalty": 1.3},
@@ -31,8 +32,8 @@ SETTINGS = {
 
 def train(model, tokenizer, steps):
     """A short training on Python's own sources."""
-    data = TokenDataset(tokenizer.encode(md.text.load_corpus(max_bytes=1_000_000)), 64, stride=1)
-    loader = DataLoader(data, batch_size=12, shuffle=True)
+    ids = tokenizer.encode(md.text.load_corpus(max_bytes=1_000_000))
+    loader = DataLoader(TokenDataset(ids, CONTEXT, stride=1), batch_size=6, shuffle=True)
     optimizer = md.optim.AdamW(md.optim.decay_groups(model, 0.1), lr=2e-3, betas=(0.9, 0.99))
     schedule = md.optim.lr_scheduler.WarmupCosineLR(optimizer, steps // 10, steps, eta_min=1e-4)
     for step, (x, y) in enumerate(islice(loader, steps), 1):
@@ -57,7 +58,7 @@ def main():
     md.manual_seed(args.seed)
 
     tokenizer = md.text.ByteTokenizer()
-    model = GPT(GPTConfig(tokenizer.vocab_size, context=256, layers=4, heads=4, width=128))
+    model = GPT(GPTConfig(tokenizer.vocab_size, context=CONTEXT, layers=4, heads=4, width=128))
     if args.model and args.model.exists():
         model.load_state_dict(md.load(args.model))
     else:
