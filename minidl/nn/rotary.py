@@ -16,7 +16,8 @@ class RotaryEmbedding(Module):
     """Turn each pair (x_i, x_{i + D/2}) of a head by the angle position * base^(-2i / D).
 
     Shapes: (B, H, T, D) -> (B, H, T, D), D even. The tables grow with the longest position seen;
-    they are not saved. Halves are paired as in Llama's published weights.
+    they are not saved. Halves are paired as in Llama's published weights. ``frequencies`` (D/2)
+    take the place of base^(-2i / D) in models whose context was stretched.
 
     >>> nn.RotaryEmbedding(8)(md.randn(2, 4, 16, 8)).shape
     (2, 4, 16, 8)
@@ -25,20 +26,23 @@ class RotaryEmbedding(Module):
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, head_dim: int, base: float = 10000.0, max_len: int = 0) -> None:
+    def __init__(
+        self, head_dim: int, base: float = 10000.0, max_len: int = 0, frequencies: Any = None
+    ) -> None:
         super().__init__()
         if head_dim % 2:
             raise ValueError(f"RotaryEmbedding: head_dim must be even, got {head_dim}")
         self.head_dim = head_dim
         self.base = base
+        steps = np.arange(0, head_dim, 2, dtype=np.float64) / head_dim
+        self._frequencies = base**-steps if frequencies is None else frequencies
         self._length = 0
         self._grow(max_len)
 
     def _grow(self, length: int) -> None:
         """Tables cos and sin (length, D/2) for at least this many positions."""
         self._length = length
-        steps = np.arange(0, self.head_dim, 2, dtype=np.float64) / self.head_dim
-        angles = np.outer(np.arange(length), self.base**-steps)
+        angles = np.outer(np.arange(length), self._frequencies)
         self.register_buffer("cos", Tensor(np.cos(angles).astype(np.float32)), persistent=False)
         self.register_buffer("sin", Tensor(np.sin(angles).astype(np.float32)), persistent=False)
 
