@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,21 +75,34 @@ class _Cursor:
         return list(struct.unpack(f"<{count}{FORMATS[item]}", data))
 
 
-def read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """(values, float32 tensors) by name."""
+@contextmanager
+def _mapped(path: str) -> Iterator[tuple[Any, int]]:
+    """(bytes, size) of a file that is large enough to be one."""
     with tensors.readable(path) as (fd, size):
         if size < 24:
             raise CheckpointError(f"the file has {size} bytes, too few for a GGUF file")
         with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as view:
-            values, arrays = _parse(view, size)
-            flat = np.frombuffer(view, np.uint8)
-            try:
-                return values, {
-                    a.name: quants.decode(flat[a.begin : a.end], a.kind.name).reshape(a.shape)
-                    for a in arrays
-                }
-            finally:
-                del flat  # a map that is still seen cannot be closed
+            yield view, size
+
+
+def read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(values, float32 tensors) by name."""
+    with _mapped(path) as (view, size):
+        values, arrays = _parse(view, size)
+        flat = np.frombuffer(view, np.uint8)
+        try:
+            return values, {
+                a.name: quants.decode(flat[a.begin : a.end], a.kind.name).reshape(a.shape)
+                for a in arrays
+            }
+        finally:
+            del flat  # a map that is still seen cannot be closed
+
+
+def read_values(path: str) -> dict[str, Any]:
+    """The values alone, a tokenizer's among them."""
+    with _mapped(path) as (view, size):
+        return _parse(view, size)[0]
 
 
 def _parse(view: Any, size: int) -> tuple[dict[str, Any], list[Array]]:

@@ -34,7 +34,7 @@ def write(path: str, packed: Packed, metadata: dict[str, str], max_shard_size: i
     folder, base = os.path.split(os.path.realpath(path))
     parts = _split(packed.arrays, max_shard_size)
     names = _new_names(folder, base[: -len(SUFFIX)], len(parts))
-    old = _listed(path)
+    old = listed(path)
     for name, part in zip(names, parts, strict=True):
         tensors.write(os.path.join(folder, name), Packed(PLAIN, part), metadata)
     about: dict[str, Any] = {"total_size": sum(a.nbytes for a in packed.arrays.values())}
@@ -75,7 +75,7 @@ def _new_names(folder: str, stem: str, count: int) -> list[str]:
     return names
 
 
-def _listed(path: str) -> set[str]:
+def listed(path: str) -> set[str]:
     """The shards of the index that is about to be replaced."""
     try:
         return set(_read_index(path)[1].values())

@@ -22,7 +22,7 @@ MODULES += ["minidl.plots", "minidl.profiler"]
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    if name == "minidl.text.bpe":
+    if name in ("minidl.text.bpe", "minidl.text.pretrained"):
         pytest.importorskip("tokenizers", reason="needs the extra `text`")
     printed = []
     for test in doctest.DocTestFinder().find(importlib.import_module(name), extraglobs=NAMES):
