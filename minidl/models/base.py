@@ -60,6 +60,32 @@ class Model(nn.Module):
         """
         return write_hf(self, self.layout)
 
+    def save_pretrained(
+        self, path: Any, *, tokenizer: Any = None, max_shard_size: int = 5_000_000_000
+    ) -> None:
+        """Write a folder that ``from_pretrained`` of minidl and of transformers opens: config.json,
+        the weights (in several files above ``max_shard_size`` bytes) and the ``tokenizer``.
+
+        >>> import os, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> md.models.BERT.from_preset("tiny").save_pretrained(folder)
+        >>> sorted(os.listdir(folder))
+        ['config.json', 'model.safetensors']
+        """
+        from .pretrained import save_pretrained
+
+        save_pretrained(self, path, tokenizer, max_shard_size)
+
+    def save_onnx(self, path: Any) -> None:
+        """Write an ONNX file (opset 20; the extra ``onnx``) for batches of any size and length.
+
+        Its inputs are ``input_ids`` (B, T) of int64, and for BERT ``attention_mask`` and
+        ``token_type_ids`` of the same shape; its output is ``logits``, or BERT's ``hidden``.
+        """
+        from .onnx import save_onnx
+
+        save_onnx(self, path)
+
     def num_parameters(self) -> int:
         """How many numbers the model learns; tied weights count once."""
         return sum(p.numel() for p in self.parameters())

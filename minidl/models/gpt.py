@@ -32,6 +32,7 @@ class GPTConfig:
     width: int = 768
     dropout: float = 0.0
     bias: bool = True
+    norm_eps: float = 1e-5
 
 
 PRESETS = {
@@ -86,13 +87,14 @@ class GPT(Model):
             nn.TransformerBlock(
                 config.width,
                 config.heads,
+                norm_eps=config.norm_eps,
                 activation="gelu_tanh",
                 bias=config.bias,
                 dropout=config.dropout,
             )
             for _ in range(config.layers)
         )
-        self.norm = nn.LayerNorm(config.width, bias=config.bias)
+        self.norm = nn.LayerNorm(config.width, config.norm_eps, bias=config.bias)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.head.weight = self.token.weight
         self._initialise()

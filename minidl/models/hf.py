@@ -62,7 +62,7 @@ def write_hf(model: Module, layout: Layout) -> dict[str, Tensor]:
 
 def read_hf(model: Module, state: Mapping[str, Any], layout: Layout) -> dict[str, Tensor]:
     """``state`` under our names; raise a sentence when something is missing or left over."""
-    state = {n.removeprefix(layout.prefix).removeprefix(layout.wrapper): value
+    state = {_modern(n.removeprefix(layout.prefix).removeprefix(layout.wrapper)): value
              for n, value in state.items()}
     left = {n for n in state if not re.fullmatch(layout.ignored, n)}
     result: dict[str, Tensor] = {}
@@ -78,7 +78,7 @@ def read_hf(model: Module, state: Mapping[str, Any], layout: Layout) -> dict[str
             continue
         parts = [_tensor(n, state[n]).to(own.dtype) for n in names]
         value = ops.cat(parts, 0) if len(parts) > 1 else parts[0]
-        value = value.t() if transposed else value
+        value = value.t().contiguous() if transposed else value
         if first != name and not bool((value == result[first]).all()):
             raise ArgumentError(
                 f"{names[0]} differs from {first}, to which this model ties it"
@@ -91,6 +91,11 @@ def read_hf(model: Module, state: Mapping[str, Any], layout: Layout) -> dict[str
             f"{', '.join(sorted(left)) or 'nothing'}"
         )
     return result
+
+
+def _modern(name: str) -> str:
+    """The names that norms had when BERT was published, as they are now."""
+    return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
 
 
 def _tensor(name: str, value: Any) -> Tensor:

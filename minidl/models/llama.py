@@ -15,12 +15,14 @@ from minidl.nn import functional as F
 from .base import Model
 from .cache import Cache
 from .hf import Layout
+from .rope import frequencies
 
 
 @dataclass
 class LlamaConfig:
     """The size of a Llama. ``hidden`` is 8/3 of the width, rounded up, unless given; ``tied``
-    makes the head the token embedding.
+    makes the head the token embedding. ``head_dim`` is width / heads unless given; ``qkv_bias``
+    is Qwen2's; ``rope_scaling`` is Hugging Face's entry of that name (rope.py).
 
     >>> md.models.LlamaConfig(heads=4, kv_heads=2, width=64).rope_base
     10000.0
@@ -37,6 +39,9 @@ class LlamaConfig:
     norm_eps: float = 1e-5
     tied: bool = True
     dropout: float = 0.0
+    head_dim: int | None = None
+    qkv_bias: bool = False
+    rope_scaling: dict[str, Any] | None = None
 
 
 PRESETS = {
@@ -98,6 +103,8 @@ class Llama(Model):
             )
             for _ in range(config.layers)
         )
+        for block in self.blocks:
+            _adapt(block, config)
         self.norm = nn.RMSNorm(config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         if config.tied:
@@ -125,3 +132,24 @@ class Llama(Model):
         if targets is None:
             return logits
         return logits, F.cross_entropy(logits.reshape(B * T, -1), targets.reshape(B * T))
+
+
+def _adapt(block: Any, config: LlamaConfig) -> None:
+    """What relatives of Llama change about attention: the head's size, biases, frequencies."""
+    if config.head_dim not in (None, block.attn.head_dim):
+        block.attn = nn.MultiHeadAttention(
+            config.width,
+            config.heads,
+            num_kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            causal=True,
+            rotary=config.rope_base,
+            bias=False,
+            dropout=config.dropout,
+        )
+    attn = block.attn
+    if config.qkv_bias:
+        attn.qkv = nn.Linear(attn.qkv.in_features, attn.qkv.out_features)
+    if config.rope_scaling is not None:
+        turned = frequencies(attn.head_dim, config.rope_base, config.rope_scaling)
+        attn.rotary = nn.RotaryEmbedding(attn.head_dim, config.rope_base, frequencies=turned)
