@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minidl import nn
+from minidl._core import Tensor
 from minidl.checkpoint import atomic, blocks
 from minidl.checkpoint.files import place_of
 from minidl.config import __version__
@@ -162,13 +163,19 @@ def _decoder(graph: _Graph, model: GPT | Llama | Any, output: str) -> None:
     if isinstance(model, GPT):
         x = graph("Add", x, graph("Gather", model.position.weight, places))
     else:
-        rotary = model.blocks[0].attn.rotary
-        cos, sin = (table.numpy() for table in rotary.tables(0, model.config.context))
+        cos, sin = _tables(model.blocks[0].attn, model.config.context)
         tables = graph("Gather", cos, places), graph("Gather", sin, places)   # [T, D/2]
     for block in model.blocks:
         x = graph("Add", x, graph.attention(graph.norm(x, block.norm1), block.attn, mask, tables))
         x = graph("Add", x, graph.feed_forward(graph.norm(x, block.norm2), block.ffn, "tanh"))
     graph.named(graph.linear(graph.norm(x, model.norm), model.head), output)
+
+
+def _tables(attn: Any, length: int) -> list[np.ndarray]:
+    """cos and sin (T, D/2) of all positions: what turning makes of pairs (1, 0)."""
+    pairs = np.zeros((1, 1, length, attn.head_dim), np.float32)
+    pairs[..., : attn.head_dim // 2] = 1
+    return np.split(attn.rotary(Tensor(pairs)).numpy()[0, 0], 2, axis=-1)
 
 
 def _bert(graph: _Graph, model: BERT, output: str) -> None:
