@@ -15,7 +15,7 @@ import warnings
 import minidl as md
 from minidl.checkpoint import CheckpointManager
 
-SIZES = (10, 5_000, 150_000)
+SIZES = (10, 5_000, 50_000)
 
 
 def state(n):
@@ -68,7 +68,7 @@ def main(kills=200, seed=0):
                 finally:
                     os._exit(1)
             os.close(report)
-            time.sleep(rng.uniform(0, 0.06))
+            time.sleep(rng.uniform(0, 0.025))
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             assert os.WIFSIGNALED(status), "the child failed by itself"

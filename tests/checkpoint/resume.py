@@ -1,8 +1,9 @@
 """Train with every optimizer, straight through, up to a kill, or on from the last checkpoint.
 
-    python resume.py straight|killed|resumed FOLDER [what to leave out when resuming]
+    python resume.py FOLDER
 
-Prints the bits of the losses and the weights after 200 steps as JSON.
+Prints as JSON, for each of these stages, the bits of the losses and of the weights after 200 steps;
+and after a few steps of runs that were resumed without something they need.
 """
 
 import functools
@@ -19,7 +20,7 @@ import minidl as md
 from minidl import nn
 from minidl.checkpoint import CheckpointManager, random_state, set_random_state
 
-STEPS, SAVED, KILLED = 200, 100, 130
+STEPS, SAVED, KILLED, LOOK = 200, 100, 110, 110
 OPTIMIZERS = {
     "SGD with momentum": lambda p: md.optim.SGD(p, 0.001, momentum=0.9, nesterov=True),
     "Adam with amsgrad": lambda p: md.optim.Adam(p, 0.002, amsgrad=True, weight_decay=0.01),
@@ -77,7 +78,9 @@ class Run:
         return [hashlib.sha256(weights).hexdigest(), self.log]
 
 
-def main(mode, folder, left_out=None):
+def train(mode, folder, threads, left_out=None):
+    """{optimizer: result} of one stage; "killed" ends by killing its process."""
+    md.set_num_threads(threads)
     results = {}
     for name in OPTIMIZERS:
         place = os.path.join(folder, name)
@@ -87,15 +90,53 @@ def main(mode, folder, left_out=None):
         run = Run(name)
         if mode == "resumed":
             run.load(CheckpointManager(place).load(), left_out)
-        for step in range(len(run.log) + 1, STEPS + 1):
+        last = LOOK if left_out else STEPS
+        for step in range(len(run.log) + 1, last + 1):
             run.step()
             if mode == "killed" and step == SAVED:
                 CheckpointManager(place).save(run.state(), step)
             if mode == "killed" and step == KILLED:
                 os.kill(os.getpid(), signal.SIGKILL)
         results[name] = run.result()
-    print(json.dumps(results))
+    return results
+
+
+def killed_and_resumed(folder, threads, without=()):
+    """A run that is killed, and then goes on in this process, which has computed nothing yet."""
+    assert train("killed", folder, threads) == {}
+    results = {f"resumed on {threads}": train("resumed", folder, threads)}
+    for left_out in without:
+        results[f"without {left_out}"] = train("resumed", folder, threads, left_out)
+    return results
+
+
+def beside(work):
+    """Start ``work`` in a process of its own; returns what waits for its result."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with os.fdopen(writer, "w") as file:
+            json.dump(work(), file)
+        os._exit(0)
+    os.close(writer)
+
+    def wait():
+        with os.fdopen(reader) as file:
+            text = file.read()
+        assert os.waitpid(child, 0)[1] == 0
+        return json.loads(text)
+
+    return wait
+
+
+def main(folder):
+    one, two = (os.path.join(folder, threads) for threads in "12")
+    stages = [beside(lambda: {"straight": train("straight", folder, 1)}),
+              beside(lambda: killed_and_resumed(one, 1, ("optimizer", "random"))),
+              beside(lambda: killed_and_resumed(two, 2))]
+    print(json.dumps({name: result for wait in stages for name, result in wait().items()}))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

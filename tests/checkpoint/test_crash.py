@@ -145,12 +145,12 @@ print("checked")
 
 # ------------------------------------------------------------------------------- system calls
 
-def traced(tmp_path, name, calls):
-    """The system calls of one save, in their order, as (call, arguments, result)."""
+def traced(tmp_path, calls):
+    """The system calls of saves, in their order, as (call, arguments, result)."""
     if not shutil.which("strace"):
         pytest.skip("no strace")
-    code = (f"import minidl as md; md.set_num_threads(1); md.save({{'w': md.ones(600_000)}}, "
-            f"'{name}'); md.save({{'w': md.ones(600_000)}}, '{name}')")
+    code = ("import minidl as md; md.set_num_threads(1)\n"
+            "for name in ('a.safetensors', 'a.json') * 2: md.save({'w': md.ones(600_000)}, name)")
     log = tmp_path / "trace"
     done = subprocess.run(["strace", "-f", "-e", f"trace={calls}", "-o", log, sys.executable, "-c",
                            code], cwd=tmp_path, env=environment(), capture_output=True, text=True)
@@ -161,20 +161,20 @@ def traced(tmp_path, name, calls):
     return [m.groups() for m in map(pattern.match, log.read_text().splitlines()) if m]
 
 
-@pytest.mark.parametrize("name", ["a.safetensors", "a.json"])
-def test_the_order_of_the_system_calls(tmp_path, name):
+def test_the_order_of_the_system_calls(tmp_path):
     """Written, synced, renamed, and the folder synced: what a power cut cannot undo."""
-    calls = traced(tmp_path, name, "openat,open,pwrite64,fsync,rename,renameat,renameat2,close")
+    calls = traced(tmp_path, "openat,open,pwrite64,fsync,rename,renameat,renameat2,close")
     opened = [i for i, c in enumerate(calls) if c[0].startswith("open") and atomic.SUFFIX in c[1]
               and "O_CREAT" in c[1]]
-    assert len(opened) == 2, "two saves"
-    for first in opened:
+    assert len(opened) == 4, "two saves of two files"
+    for first, name in zip(opened, ["a.safetensors", "a.json"] * 2, strict=True):
         fd = calls[first][2]
         after = calls[first + 1:]
         ours = [(c, args) for c, args, _ in after]
         written = [i for i, (c, a) in enumerate(ours) if c == "pwrite64" and a.split(",")[0] == fd]
         synced = ours.index(("fsync", fd))
         renamed = next(i for i, (c, _) in enumerate(ours) if c.startswith("rename"))
+        assert f'"{tmp_path}/{name}"' in ours[renamed][1]
         assert len(written) >= 2 if name == "a.safetensors" else written
         last = [i for i in written if i < renamed][-1]
         assert last < synced < renamed

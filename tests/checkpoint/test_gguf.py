@@ -192,7 +192,7 @@ def test_mutated_files(tmp_path):
     save_gguf(state(), CONFIG, path, dtype="Q8_0", values={"tokens": ["a", "b"], "n": [1, 2]})
     whole, refused = path.read_bytes(), 0
     head = whole.index(b"blk.0.ffn_down") + 200
-    for _ in range(1500):
+    for _ in range(600):
         data = bytearray(whole)
         for _ in range(rng.choice([1, 2, 8])):
             at = rng.randrange(head)
@@ -204,7 +204,7 @@ def test_mutated_files(tmp_path):
             load_gguf(path)
         except CheckpointError:
             refused += 1
-    assert refused > 500
+    assert refused > 200
 
 
 @pytest.mark.parametrize("call, message", [

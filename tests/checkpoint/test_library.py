@@ -66,7 +66,7 @@ def test_a_changed_bit_is_noticed(tmp_path, writer):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(Exception, match="damaged|checksum"):
+    with pytest.raises(Exception, match=r"damaged|checksum"):
         writer.load(path)
 
 

@@ -17,21 +17,16 @@ SCRIPT = Path(__file__).with_name("resume.py").read_text()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_resumed_run_is_the_same_run(tmp_path, python):
     """Every optimizer, with dropout, random data from four streams and a falling rate."""
-    def run(threads, *args):
-        return json.loads(python(SCRIPT, *args, env={"MINIDL_NUM_THREADS": str(threads)}))
-
-    straight = run(1, "straight", tmp_path)
+    found = json.loads(python(SCRIPT, tmp_path / "run"))
+    straight = found["straight"]
     assert len(straight) >= 5
     for name, (_, log) in straight.items():
         assert len(log) == 200 and float.fromhex(log[-1]) < 0.5 * float.fromhex(log[0]), name
-    for threads in (1, 2):
-        folder = tmp_path / str(threads)
-        assert run(threads, "killed", folder) == {}
-        assert run(threads, "resumed", folder) == straight
-    for left_out in ("optimizer", "random"):
-        for name, (weights, log) in run(1, "resumed", folder, left_out).items():
-            assert weights != straight[name][0], f"{name} without {left_out}"
-            assert log != straight[name][1], f"{name} without {left_out}"
+    assert found["resumed on 1"] == straight and found["resumed on 2"] == straight
+    for stage in ("without optimizer", "without random"):
+        assert set(found[stage]) == set(straight)
+        for name, (_, log) in found[stage].items():
+            assert len(log) > 100 and log != straight[name][1][:len(log)], f"{name} {stage}"
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.json"])
