@@ -47,6 +47,14 @@ generate       | 124M GPT                | *         | torch    | 1.0
 memory         | base step               | *         | torch    | 1.0
 threads        | beside a busy process   | nano step | value    | 2.2
 optimizer      | AdamW                   | 10M       | torch    | 1.0
+serialization  | save                    | *K,*      | write    | 0.77
+serialization  | load                    | *K,*      | safetensors | 0.83
+serialization  | load                    | *K,*      | torch    | 0.83
+serialization  | save a block            | *K,*      | json     | 7
+serialization  | load a block            | *K,*      | json     | 8
+serialization  | file of a block         | *K,*      | json     | 3.5
+serialization  | open mapped             | *K,*      | value    | 10
+serialization  | extra memory of a save  | *K,*      | value    | 5
 matmul         | matmul                  | 512       | naive    | target 10
 matmul         | matmul                  | 1024      | naive    | target 10
 elementwise    | relu                    | *         | rate     | target 3

@@ -15,6 +15,7 @@ LIBRARY = {
     "minidl": "minidl", "torch": "torch", "compile": "torch", "jax": "jax", "numpy": "numpy",
     "blas": "scipy", "safetensors": "safetensors",
     "naive": "minidl", "unfused": "minidl", "two-pass": "minidl", "json": "minidl",
+    "write": "minidl",
 }
 OPTIONAL = ("torch", "compile", "jax", "numpy", "blas", "safetensors")
 

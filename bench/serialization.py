@@ -1,69 +1,152 @@
-"""Saving and loading a model: minidl's safetensors files against numbers as JSON text.
+"""Saving and loading a model: against a plain write, safetensors, PyTorch and numbers as JSON text.
 
-The models are those of the page the project started from. md.save waits until the file is on the
-disk (fsync), which torch.save and safetensors' save_file do not.
+The models are those of the page the project started from. `write` is write() and fsync() of the
+bytes of minidl's file: what a save that is on the disk costs at least; PyTorch and safetensors do
+not wait for the disk when they save. PyTorch loads the same kind of file, and its tensors are
+cloned: load_file maps the file, and has not read it when it returns. JSON with nested lists takes
+minutes for such a model, so it is held against minidl on one block of it.
 """
 
-SIZES = {"5K,768,6": (5000, 128, 6, 12, 768), "10K,1024,12": (10000, 128, 12, 16, 1024)}
-QUICK = {"65,128,4": (65, 64, 4, 4, 128)}
-ENDINGS = {"torch": "pt", "json": "json"}
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SIZES = {"5K,768,6": (5000, 128, 6, 768), "10K,1024,12": (10000, 128, 12, 1024)}
+QUICK = {"65,128,4": (65, 64, 4, 128)}
+
+MEMORY = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import minidl as md
+from bench.memory import peak
+from bench.serialization import QUICK, SIZES, shapes
+state = {name: md.ones(*shape) for name, shape in shapes((QUICK | SIZES)[sys.argv[2]]).items()}
+md.save({"small": md.ones(9)}, sys.argv[3])
+before = peak()
+md.save(state, sys.argv[3])
+print(json.dumps(peak() - before))
+"""
 
 
-def path(lib):
-    return lib.path(f"model.{ENDINGS.get(lib.peer, 'safetensors')}")
+def shapes(size):
+    """Names and shapes of the matrices of a GPT."""
+    vocab, context, layers, width = size
+    found = {"tokens": (vocab, width), "positions": (context, width), "head": (vocab, width)}
+    for i in range(layers):
+        found |= block(width, i)
+    return found
 
 
-def saving(size):
-    """call(): save a state_dict with the peer's own function."""
+def block(width, i=0):
+    """Names and shapes of the matrices of one block."""
+    return {f"{i}.qkv": (3 * width, width), f"{i}.proj": (width, width),
+            f"{i}.up": (4 * width, width), f"{i}.down": (width, 4 * width)}
+
+
+def saving(matrices):
+    """call(): save a dict of matrices in the peer's own way."""
     def build(lib):
-        file = path(lib)
+        arrays = {name: lib.array(*shape) for name, shape in matrices.items()}
+        file = lib.path("model.safetensors")
         if lib.peer == "safetensors":
             from safetensors.numpy import save_file
 
-            tensors = {name: lib.array(*shape) for name, shape in shapes(size).items()}
-            return lambda: save_file(tensors, file)
-        if not hasattr(lib.torch, "save"):
-            raise NotImplementedError("this minidl has no md.save")
-        state = lib.script("gpt")["GPT"](*size).state_dict()
-        options = {"json_lists": True} if lib.peer == "json" else {}
-        return lambda: lib.torch.save(state, file, **options)
+            return lambda: save_file(arrays, file)
+        state = {name: lib.torch.from_numpy(array) for name, array in arrays.items()}
+        if lib.peer == "torch":
+            from safetensors.torch import save_file
+
+            return lambda: save_file(state, file)
+        if lib.peer == "json":
+            return lambda: lib.torch.save(state, lib.path("model.json"), json_lists=True)
+        if lib.peer == "write":
+            lib.torch.save(state, file)
+            return writing(file)
+        return lambda: lib.torch.save(state, file)
 
     return build
 
 
-def loading(size, **options):
+def writing(file):
+    """call(): write the bytes of a file again, until they are on the disk."""
+    data = memoryview(Path(file).read_bytes())
+
+    def call():
+        with open(file, "wb", buffering=0) as f:
+            done = 0
+            while done < len(data):
+                done += f.write(data[done:])
+            os.fsync(f.fileno())
+
+    return call
+
+
+def loading(matrices):
     """call(): load what saving wrote."""
     def build(lib):
-        saving(size)(lib)()
-        file = path(lib)
+        saving(matrices)(lib)()
+        file = lib.path("model.safetensors")
         if lib.peer == "safetensors":
             from safetensors.numpy import load_file
 
             return lambda: load_file(file)
-        mine = options if lib.peer in ("minidl", "torch") else {}
-        return lambda: lib.torch.load(file, **mine)
+        if lib.peer == "torch":
+            from safetensors.torch import load_file
+
+            return lambda: {name: tensor.clone() for name, tensor in load_file(file).items()}
+        return lambda: lib.torch.load(lib.path("model.json") if lib.peer == "json" else file)
 
     return build
 
 
-def shapes(size):
-    """Names and shapes of the model's parameters."""
-    vocab, context, layers, _, width = size
-    found = {"tokens": (vocab, width), "positions": (context, width), "head": (vocab, width)}
-    for i in range(layers):
-        found |= {f"{i}.qkv": (3 * width, width), f"{i}.proj": (width, width),
-                  f"{i}.up": (4 * width, width), f"{i}.down": (width, 4 * width)}
-    return found
-
-
 def cases(case):
     for label, size in (QUICK | SIZES).items():
-        n, quick = sum(rows * columns for rows, columns in shapes(size).values()), label in QUICK
-        others = {"torch", "safetensors", "json"}
-        for name, build, peers in (("save", saving(size), others), ("load", loading(size), others),
-                                   ("load mapped", loading(size, mmap=True), {"torch"})):
-            case(name, label, dict.fromkeys(["minidl", *sorted(peers)], build), items=4 * n,
-                 unit="GB/s", quick=quick, threads=1, rounds=0 if quick else 1)
+        quick, one, whole = label in QUICK, block(size[-1]), shapes(size)
+        for name, matrices, builder, peers in (
+            ("save", whole, saving, ("write", "torch", "safetensors")),
+            ("load", whole, loading, ("torch", "safetensors")),
+            ("save a block", one, saving, ("json",)),
+            ("load a block", one, loading, ("json",)),
+        ):
+            items = 4 * sum(rows * columns for rows, columns in matrices.values())
+            slow = "json" in peers and not quick
+            case(name, label, dict.fromkeys(["minidl", *peers], builder(matrices)), items=items,
+                 unit="GB/s", quick=quick, threads=1, rounds=1 if slow else 0)
+
+
+def rows(session):
+    """What is not the time of a call: the memory of a save, opening a mapped file, file sizes."""
+    import minidl as md
+
+    for label, size in (QUICK if session.quick else SIZES).items():
+        about = {"shape": label, "threads": 1, "ratios": {}}
+        with tempfile.TemporaryDirectory(prefix="minidl-bench-") as folder:
+            file = os.path.join(folder, "model.safetensors")
+            root = str(Path(__file__).resolve().parents[1])
+            done = subprocess.run([sys.executable, "-c", MEMORY, root, label, file], check=True,
+                                  stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+            part = 100 * json.loads(done.stdout) / os.path.getsize(file)
+            yield {**about, "name": "extra memory of a save", "value": part, "unit": "% of it"}
+            times = []
+            for _ in range(20):
+                start = time.perf_counter()
+                md.load(file, mmap=True)
+                times.append(1000 * (time.perf_counter() - start))
+            middle = statistics.median(times)
+            yield {**about, "name": "open mapped", "value": middle, "unit": "ms"}
+            md.manual_seed(0)
+            state = {name: md.randn(*shape) for name, shape in block(size[-1]).items()}
+            lists = os.path.join(folder, "model.json")
+            md.save(state, lists, json_lists=True)
+            md.save(state, file)
+            small = os.path.getsize(file)
+            yield {**about, "name": "file of a block", "value": small / 1e6, "unit": "MB",
+                   "ratios": {"json": os.path.getsize(lists) / small}}
 
 
 if __name__ == "__main__":

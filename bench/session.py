@@ -1,6 +1,7 @@
 """One run of the bench: its options, its worker processes, the machine's limits."""
 
 import subprocess
+from itertools import chain
 
 from bench import bars, limits, topics
 from bench.libraries import OPTIONAL, installed
@@ -49,9 +50,9 @@ class Session:
     def rows(self, topic):
         """The rows of a topic, with their bars."""
         module = topics.load(topic)
-        found = module.rows(self) if hasattr(module, "rows") else self.cases(topic)
+        timed = self.cases(topic) if hasattr(module, "cases") else ()
         try:
-            for row in found:
+            for row in chain(timed, module.rows(self) if hasattr(module, "rows") else ()):
                 row["topic"] = topic
                 row["bars"] = bars.judge(row)
                 yield row

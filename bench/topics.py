@@ -1,8 +1,9 @@
 """The topics, and what a case of one is.
 
-A topic is a module of this package with a docstring and one of two functions. `cases(case)` names
-what to time, by calling case(...) once for each; nothing is built until a worker process asks for
-it. `rows(session)` measures by itself and yields finished rows, for what is not the time of a call.
+A topic is a module of this package with a docstring and one or both of two functions.
+`cases(case)` names what to time, by calling case(...) once for each; nothing is built until a
+worker process asks for it. `rows(session)` measures by itself and yields finished rows, for what is
+not the time of a call.
 """
 
 import importlib
