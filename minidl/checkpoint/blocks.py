@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minidl.errors import CheckpointError
+from minidl_kernels.cpu.pages import page_sums
 from minidl_kernels.cpu.threads import get_num_threads
 
 BLOCK = 1 << 20
@@ -25,14 +26,11 @@ def checksum(data: Any) -> int:
     sums, its row sums and what is left behind the last row.
 
     Damage within any 4 KiB changes column sums, each by one word; pages that changed places change
-    row sums. Four times as fast as the CRC-32 of the data, which a save would wait for.
+    row sums. Many times as fast as the CRC-32 of the data, which a save would wait for.
     """
-    flat = np.frombuffer(data, np.uint8)
-    rows = len(flat) // PAGE
-    table = flat[: rows * PAGE].view("<u8").reshape(rows, PAGE // 8)
-    found = zlib.crc32(table.sum(axis=0, dtype="<u8"))
-    found = zlib.crc32(table.sum(axis=1, dtype="<u8"), found)
-    return zlib.crc32(flat[rows * PAGE :].data, found)
+    columns, rows = page_sums(data)
+    rest = memoryview(data)[len(rows) * PAGE :]
+    return zlib.crc32(rest, zlib.crc32(rows.data, zlib.crc32(columns.data)))
 
 
 def each(work: Callable[[int], None], count: int) -> None:
