@@ -16,6 +16,7 @@ import minidl as md
 from minidl.checkpoint import CheckpointManager
 
 SIZES = (10, 5_000, 50_000)
+STARTED = b"started "   # 8 bytes, as the numbers that follow
 
 
 def state(n):
@@ -25,6 +26,7 @@ def state(n):
 def save_for_ever(folder, n, report):
     """The child: save n, n + 1, ... and say so after each; both kinds of saving in one run."""
     manager = CheckpointManager(folder, keep_last=2)
+    os.write(report, STARTED)
     while True:
         manager.save(state(n), n, metric=n % 7)
         md.save(state(n), f"{folder}/single.safetensors")
@@ -68,7 +70,8 @@ def main(kills=200, seed=0):
                 finally:
                     os._exit(1)
             os.close(report)
-            time.sleep(rng.uniform(0, 0.025))
+            assert os.read(reader, 8) == STARTED
+            time.sleep(rng.uniform(0, rng.choice([0.01, 0.02, 0.06])))
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             assert os.WIFSIGNALED(status), "the child failed by itself"
