@@ -14,6 +14,11 @@ if not [f for f in ROOT.glob("minidl/_core.*") if f.suffix in (".so", ".pyd")]:
     # place would hide the installed, compiled package.
     sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # There is a worker for each core already: PyTorch's threads would spin on each other's.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MINIDL_NUM_THREADS", "2")
+
 import minidl_kernels  # noqa: E402
 from minidl_kernels.cpu import threads, use_blas  # noqa: E402
 

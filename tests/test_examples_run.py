@@ -19,6 +19,7 @@ SHORT = {
     "generate_stream": (["--steps", "3", "--tokens", "12"], "prompts of different lengths"),
     "attention_map": (["--steps", "3", "--ascii"], "layer 2, head 2:"),
 }
+PUBLISHED = {"chat_smollm2", "sentence_embeddings"}     # run by tests/models/real_weights.py
 
 
 def run(monkeypatch, capsys, name, *arguments):
@@ -29,7 +30,7 @@ def run(monkeypatch, capsys, name, *arguments):
 
 
 def test_all_are_here():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SHORT)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHORT, *PUBLISHED}
 
 
 @pytest.mark.parametrize("name", SHORT)

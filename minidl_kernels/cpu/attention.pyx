@@ -205,7 +205,8 @@ def attention(q, k, v, mask=None, is_causal=False, scale=None, dropout_p=0.0, se
 
 
 cdef cnp.ndarray saved(lse):
-    if not cnp.PyArray_Check(lse) or cnp.PyArray_TYPE(lse) not in (cnp.NPY_FLOAT64, cnp.NPY_FLOAT32):
+    if not cnp.PyArray_Check(lse) or cnp.PyArray_TYPE(lse) not in (cnp.NPY_FLOAT64,
+                                                                   cnp.NPY_FLOAT32):
         raise TypeError("attention_grad: expected the lse that attention returned")
     return cnp.PyArray_FROMANY(lse, cnp.NPY_FLOAT64, 0, 0, cnp.NPY_ARRAY_CARRAY_RO)
 

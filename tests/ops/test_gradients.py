@@ -94,8 +94,8 @@ def test_gradient_is_the_derivative(name, i):
 
 @pytest.mark.parametrize(("name", "i"), CASES)
 def test_arguments_are_left_alone(name, i):
-    """An op, its gradient included, writes into none of its arguments (index_put is meant to)."""
-    if name == "index_put":
+    """An op, its gradient included, writes into none of its arguments (some are meant to)."""
+    if name in ("index_put", "cached_attention"):
         pytest.skip("writes in place on purpose")
     args = arguments(name, i)
     tensors = [a for a in args if isinstance(a, md.Tensor)]

@@ -63,12 +63,12 @@ def assert_same(mine, theirs):
         assert a == pytest.approx(b, rel=1e-9, abs=1e-14), f"step {t}"
 
 
-@pytest.mark.parametrize("opt", OPTIMIZERS)
 def shown(value):
     """A test's name without addresses, which differ from process to process."""
     return re.sub(" at 0x[0-9a-f]+", "", str(value))
 
 
+@pytest.mark.parametrize("opt", OPTIMIZERS)
 @pytest.mark.parametrize("name, options", CASES, ids=shown)
 def test_hundred_steps_as_in_pytorch(name, options, opt):
     mine, theirs = (walk(make(lib, optimizer(lib, opt), name, options), 100) for lib in tensors())
