@@ -138,7 +138,7 @@ def test_a_fork_in_a_signal_handler_in_the_middle_of_a_kernel(python):
     """The handler runs between two pieces of a job that is still open; both sides finish it."""
     python(COMPUTE + """
 import os, signal
-a = np.broadcast_to(A, (3000, 400, 300))
+a = np.broadcast_to(A, (600, 400, 300))
 threads.set_num_threads(2)
 expected = cpu.matmul(a[:1], a[:1].mT)
 children = []
@@ -148,7 +148,7 @@ def handler(*_):
     children.append(os.fork())
 
 signal.signal(signal.SIGALRM, handler)
-signal.setitimer(signal.ITIMER_REAL, 0.1)
+signal.setitimer(signal.ITIMER_REAL, 0.03)
 found = cpu.matmul(a, a.mT)
 assert (found == expected).all()
 assert (cpu.matmul(a[:9], a[:9].mT) == expected).all()

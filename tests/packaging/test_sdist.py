@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds, once
-
 ROOT = Path(__file__).resolve().parents[2]
 SMOKE = Path(__file__).with_name("smoke.py")
 LEFT_OUT = shutil.ignore_patterns(".git", "build", "dist", "*.egg-info", ".venv*", "*.so", "*.pyd",
