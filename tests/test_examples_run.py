@@ -45,7 +45,7 @@ def test_example(monkeypatch, capsys, tmp_path, name):
 
 def test_the_readme_lists_them_all():
     text = (EXAMPLES / "README.md").read_text()
-    assert all(f"({name}.py)" in text for name in SHORT)
+    assert all(f"({name}.py)" in text for name in (*SHORT, *PUBLISHED))
 
 
 def test_char_gpt_is_short():
