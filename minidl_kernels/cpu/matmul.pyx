@@ -51,6 +51,8 @@ cdef enum:
     INT_LIMIT = 2147483647
     MR = 6                      # rows of a packed panel
     TALL = 192                  # rows of a tile: its part of A fills half of a usual L2 cache
+    SHORT = 24                  # rows and
+    BROAD = 384                 # columns that a tile keeps as long as there is a choice
     PACKED = 4 << 20            # floats of B packed at a time
 
 cdef bint _use_blas = True
@@ -70,18 +72,26 @@ cdef inline Py_ssize_t round_up(Py_ssize_t x, Py_ssize_t unit) noexcept nogil:
 # -------------------------------------------------------------------- our own packed product
 
 cdef void cut_packed(Product *p) noexcept nogil:
-    """Tiles of at most TALL rows; more and smaller ones where there would be too few to share."""
+    """Tiles of at most TALL rows; more and smaller ones where there would be too few to share.
+
+    Every tile packs its rows again and reads all of its part of B, so wide tiles are cut across
+    first, then down, and narrow ones only where nothing else is left.
+    """
     cdef double flops = 2.0 * p.m * p.n * p.k
     cdef Py_ssize_t wanted = 1 if flops < 4e6 else 2 if flops < 2e7 else 4 if flops < 1e8 else 8
     cdef Py_ssize_t down = (p.m + TALL - 1) // TALL, across = 1
     if down > 4:
         down = round_up(down, 4)
-    while down < wanted and p.m // down >= 192:
-        down *= 2
     # A tile of 4 GFLOP takes some 50 ms, after which Ctrl-C is looked at.
-    while ((down * across < wanted or flops / (down * across) > 4e9)
-           and p.n // across >= 4 * K.nr):
-        across *= 2
+    while down * across < wanted or flops / (down * across) > 4e9:
+        if p.n // across >= 2 * BROAD:
+            across *= 2
+        elif p.m // down >= 2 * SHORT:
+            down *= 2
+        elif p.n // across >= 4 * K.nr:
+            across *= 2
+        else:
+            break
     p.rows = round_up((p.m + down - 1) // down, MR)
     p.columns = round_up((p.n + across - 1) // across, K.nr)
 

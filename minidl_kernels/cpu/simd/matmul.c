@@ -13,6 +13,8 @@
 
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first-level cache */
 #define NARROW 256 /* columns for which the rows of A are not packed */
+#define TOGETHER 8 /* panels packed at a time */
+#define AHEAD 8 /* steps of K for which packing asks in advance */
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
 /* C[6, NR] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a packed panel; the
@@ -100,13 +102,6 @@ INLINE void pack_panel(float *y, const int width, const float *x, Index line, In
         for (; k < depth; k++)
             for (int i = 0; i < width; i++)
                 y[k * width + i] = from[i][k];
-    } else if (lines == width) {
-        for (; k < depth; k++)
-#pragma GCC unroll 8
-            for (int i = 0; i < width; i += 4) {
-                int at = MIN(i, width - 4);
-                *(Vec4 *)(y + k * width + at) = *(const Vec4 *)(x + k * step + at);
-            }
     } else {
         for (; k < depth; k++)
             for (int i = 0; i < width; i++)
@@ -114,22 +109,38 @@ INLINE void pack_panel(float *y, const int width, const float *x, Index line, In
     }
 }
 
-/* m rows of A from the pointer on, over `depth` of K, in panels of MR. Where the rows lie side by
- * side in memory (A stored transposed), eight panels are filled together, so that a line that is
- * fetched is used up. */
+/* Whole panels of `width` lines that lie side by side in memory, `step` apart along K: some panels
+ * at a time, so that a line of the cache that is fetched is used up. Rows this far apart are not
+ * foreseen by the hardware, so they are asked for AHEAD. */
+INLINE void pack_side_by_side(float *y, const int width, const float *x, Index step, Index panels,
+                              Index depth, Index panel_size)
+{
+    for (Index first = 0; first < panels; first += TOGETHER) {
+        Index count = MIN(TOGETHER, panels - first);
+        const float *from = x + first * width;
+        float *to = y + first * panel_size;
+        for (Index k = 0; k < depth; k++, from += step, to += width) {
+            for (Index ahead = 0; ahead < count * width; ahead += 16)
+                __builtin_prefetch(from + AHEAD * step + ahead);
+            for (Index panel = 0; panel < count; panel++)
+#pragma GCC unroll 8
+                for (int i = 0; i < width; i += 4) {
+                    int at = MIN(i, width - 4);
+                    *(Vec4 *)(to + panel * panel_size + at) =
+                        *(const Vec4 *)(from + panel * width + at);
+                }
+        }
+    }
+}
+
+/* m rows of A from the pointer on, over `depth` of K, in panels of MR */
 static void pack_rows(float *y, const float *a, Index row, Index col, Index m, Index depth)
 {
     Index i = 0;
-    if (col != 1)
-        for (; i + 8 * MR <= m; i += 8 * MR)
-            for (Index k = 0; k < depth; k++)
-#pragma GCC unroll 8
-                for (Index panel = 0; panel < 8; panel++) {
-                    const float *from = a + i + panel * MR + k * col;
-                    float *to = y + (i + panel * MR) * depth + k * MR;
-                    *(Vec4 *)to = *(const Vec4 *)from;
-                    *(Vec4 *)(to + 2) = *(const Vec4 *)(from + 2);
-                }
+    if (col != 1) {
+        i = m / MR * MR;
+        pack_side_by_side(y, MR, a, col, m / MR, depth, MR * depth);
+    }
     for (; i < m; i += MR)
         pack_panel(y + i * depth, MR, a + i * row, row, col, MIN(MR, m - i), depth);
 }
@@ -138,7 +149,13 @@ static void pack_rows(float *y, const float *a, Index row, Index col, Index m, I
 static void pack(void *product, Index begin, Index end)
 {
     const Product *p = product;
-    for (Index j = begin; j < end; j++) {
+    Index j = begin;
+    if (p->b_col == 1) {
+        j = MAX(begin, MIN(end, (p->last - p->first) / NR));
+        pack_side_by_side(p->packed + begin * NR * p->k, NR, p->b + p->first + begin * NR,
+                          p->b_row, j - begin, p->k, NR * p->k);
+    }
+    for (; j < end; j++) {
         Index column = p->first + j * NR;
         pack_panel(p->packed + j * NR * p->k, NR, p->b + column * p->b_col, p->b_col, p->b_row,
                    MIN(NR, p->last - column), p->k);
