@@ -1,8 +1,9 @@
 /* The pool: threads that take pieces of a range beside the caller, who waits for pieces, not threads.
 
-   A job is open while its caller works on it. Threads that are awake join it and take the next piece
-   until none is left. The caller then closes the job and waits for those who still hold a piece. A
-   thread that sleeps, or that another process keeps from running, delays nobody: OpenMP's regions
+   A job is open while its caller works on it. Threads that are awake join it. Each takes the pieces of
+   its own share, then those that are left of the others': the same rows of one job after another
+   are mostly worked on by the same thread, in whose cache they are. The caller then closes the job
+   and waits for those who still hold a piece. A thread that sleeps, or that another process keeps from running, delays nobody: OpenMP's regions
    end when every thread of the team has been there, which is why this is not one of them. */
 #ifndef MINIDL_POOL_H
 #define MINIDL_POOL_H
@@ -39,30 +40,35 @@ typedef void (*Task)(void *ctx, Py_ssize_t begin, Py_ssize_t end);
 enum { MOST = 255, FEW = 6 };   /* threads beside the caller; light pieces that wake nobody */
 static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, ALONE = 5e-3, LONG_ALONE = 0.1;
 
+/* The piece of a share to take next. */
+typedef struct {
+    Atomic next;
+    char apart[64];            /* no two in one cache line */
+} Share;
+
 /* A thread that spins for a while, then waits for its bell. */
 typedef struct {
     PyThread_type_lock bell;   /* held; released by who wakes the thread */
     Atomic asleep;
-    char apart[64];            /* no two in one cache line */
+    char apart[64];
 } Sleeper;
 
 static struct {
     Task task;                 /* the job: written while closed and nobody is inside */
     void *ctx;
     Py_ssize_t n, grain;
-    int pieces;
+    int pieces, shares;
     unsigned long owner;       /* the thread whose job is in the pool, or 0 */
     double alone, alone_until, late;
     char a[64];
     Atomic open, helpers;      /* the number of the open job, 0 when closed; threads it may have */
     char b[64];
-    Atomic next;               /* the piece to take next */
-    char c[64];
     Atomic inside;             /* threads that may hold a piece */
-    char d[64];
+    char c[64];
     Atomic taken;              /* 1 while a caller has the pool */
     int number, started;
     Sleeper caller, thread[MOST];
+    Share share[MOST + 1];     /* the caller's and those of the threads */
 } pool;
 
 /* Seconds, monotonic enough to space what is rare. */
@@ -116,6 +122,25 @@ static int pool_wait(int me, int last)
     }
 }
 
+static int pool_first(int share)
+{
+    return (int)((long long)pool.pieces * share / pool.shares);
+}
+
+/* The next piece for whoever owns a share: one of that share, else one of another's, else -1. */
+static int pool_next(int own)
+{
+    int i, k, share, end;
+    for (k = 0; k < pool.shares; k++) {
+        share = (own + k) % pool.shares;
+        end = pool_first(share + 1);
+        if (atomic_get(&pool.share[share].next) < end
+            && (i = (int)atomic_add(&pool.share[share].next, 1)) < end)
+            return i;
+    }
+    return -1;
+}
+
 static void pool_piece(int i)
 {
     Py_ssize_t begin = i * pool.grain;
@@ -129,7 +154,7 @@ static void pool_thread(void *arg)
     for (;;) {
         job = pool_wait(me, job);
         atomic_add(&pool.inside, 1);
-        while (atomic_get(&pool.open) == job && (i = (int)atomic_add(&pool.next, 1)) < pool.pieces)
+        while (atomic_get(&pool.open) == job && (i = pool_next(me + 1)) >= 0)
             pool_piece(i);
         if (atomic_add(&pool.inside, -1) == 1) pool_wake(&pool.caller);
     }
@@ -222,11 +247,12 @@ static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int th
     if (!helpers) return pool_alone(task, ctx, n, grain, polled);
     pool.task = task, pool.ctx = ctx, pool.n = n, pool.grain = grain, pool.pieces = (int)pieces;
     pool.number = pool.number == INT_MAX ? 1 : pool.number + 1;
-    atomic_set(&pool.next, 0);
+    pool.shares = helpers + 1;
+    for (i = 0; i <= helpers; i++) atomic_set(&pool.share[i].next, pool_first(i));
     atomic_set(&pool.helpers, helpers);
     atomic_set(&pool.open, pool.number);
     for (i = 0; wake && i < helpers; i++) pool_wake(&pool.thread[i]);
-    while (!stop && (i = (int)atomic_add(&pool.next, 1)) < pieces) {
+    while (!stop && (i = pool_next(0)) >= 0) {
         pool_piece(i);
         now = pool_clock();
         if (now - began > longest) longest = now - began;

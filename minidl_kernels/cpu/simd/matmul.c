@@ -199,12 +199,9 @@ static Index multiply_unpacked(const Product *p, Index row, Index m, Index colum
     return i;
 }
 
-static Index down(const Product *p) { return (p->m + p->rows - 1) / p->rows; }
+static Index across(const Product *p) { return (p->last - p->first + p->columns - 1) / p->columns; }
 
-static Index tiles(const Product *p)
-{
-    return down(p) * ((p->last - p->first + p->columns - 1) / p->columns);
-}
+static Index tiles(const Product *p) { return (p->m + p->rows - 1) / p->rows * across(p); }
 
 static Index depth_of(Index k)
 {
@@ -216,8 +213,8 @@ static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
 {
     Index most = depth_of(p->k);
     for (Index t = begin; t < end; t++) {
-        Index row = t % down(p) * p->rows, m = MIN(p->rows, p->m - row);
-        Index column = p->first + t / down(p) * p->columns;
+        Index row = t / across(p) * p->rows, m = MIN(p->rows, p->m - row);
+        Index column = p->first + t % across(p) * p->columns;
         Index end_column = MIN(column + p->columns, p->last), width = end_column - column;
         int in_place = p->a_col == 1 && width <= NARROW && width % NR == 0;
         for (Index k = 0; k < p->k; k += most) {
