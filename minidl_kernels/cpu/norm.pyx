@@ -28,7 +28,7 @@ cdef extern from *:
         const float *x
         const float *weight
         const float *bias
-        Py_ssize_t C
+        Py_ssize_t N, C
         double eps
     ctypedef struct NormGradJob:
         float *dx
@@ -144,7 +144,7 @@ def layer_norm(x, weight, bias, double eps):
     cdef cnp.ndarray rstd = empty(cnp.PyArray_NDIM(a) - 1, cnp.PyArray_DIMS(a))
     job.y, job.mean, job.rstd = ptr(y), ptr(mean), ptr(rstd)
     job.x, job.weight, job.bias = ptr(a), ptr(w), ptr(b)
-    job.C, job.eps = C, eps
+    job.N, job.C, job.eps = N, C, eps
     run(K.layer_norm, &job, N, grain_of(C))
     return y, mean, rstd
 
@@ -162,7 +162,7 @@ def rms_norm(x, weight, double eps):
     cdef cnp.ndarray rstd = empty(cnp.PyArray_NDIM(a) - 1, cnp.PyArray_DIMS(a))
     job.y, job.mean, job.rstd = ptr(y), NULL, ptr(rstd)
     job.x, job.weight, job.bias = ptr(a), ptr(w), NULL
-    job.C, job.eps = C, eps
+    job.N, job.C, job.eps = N, C, eps
     run(K.rms_norm, &job, N, grain_of(C))
     return y, rstd
 

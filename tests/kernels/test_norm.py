@@ -78,6 +78,12 @@ def test_layer_norm_and_gradient(N, C, affine):
             close(a, b64, 1e-5 if C > 1 else 2e-3)
 
 
+@pytest.mark.parametrize("C", [1000, 1001, 1030])
+def test_layer_norm_of_more_than_the_caches_hold(C):
+    """Such results are streamed, 64 elements at a time where rows begin at aligned addresses."""
+    test_layer_norm_and_gradient(2100, C, True)
+
+
 @pytest.mark.parametrize("C", [1, 7, 33, 1000, 4097])
 @pytest.mark.parametrize("N", [0, 1, 5, 300])
 @pytest.mark.parametrize("affine", [True, False])

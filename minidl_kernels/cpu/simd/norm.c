@@ -8,17 +8,20 @@ static inline ptrdiff_t group_of(ptrdiff_t C)
     return C <= 1024 ? GROUP : 1;
 }
 
-/* TERM(i) for 0 <= i < n, and FETCH(i) once every STRIDE elements: what the next rows need is asked
-   for a little at a time, since the CPU can only wait for a few lines at once. */
+/* y[i] = TERM(i) for 0 <= i < n, and FETCH(i) once every STRIDE elements: what the next rows need is
+   asked for a little at a time, since the CPU can only wait for a few lines at once. A result too
+   large for the caches is streamed past them. */
 #define STRIDE 64
-#define IN_STRIDES(n, TERM, FETCH)                                                                 \
+#define IN_STRIDES(y, n, streamed, TERM, FETCH)                                                    \
     do {                                                                                           \
         ptrdiff_t i_ = 0;                                                                          \
         for (; i_ + STRIDE <= (n); i_ += STRIDE) {                                                 \
+            float line_[STRIDE], *restrict to_ = (streamed) ? line_ : (y) + i_;                    \
             FETCH(i_);                                                                             \
-            for (ptrdiff_t k_ = i_; k_ < i_ + STRIDE; k_++) TERM(k_);                              \
+            for (int k_ = 0; k_ < STRIDE; k_++) to_[k_] = TERM(i_ + k_);                           \
+            if (streamed) row_stream((y) + i_, line_, STRIDE);                                     \
         }                                                                                          \
-        for (; i_ < (n); i_++) TERM(i_);                                                           \
+        for (; i_ < (n); i_++) (y)[i_] = TERM(i_);                                                 \
     } while (0)
 
 /* y = exp(x - shift); returns the sum of y. */
@@ -162,6 +165,7 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     const NormJob *job = ctx;
     const ptrdiff_t C = job->C, group = group_of(C);
     const float *restrict w = job->weight, *restrict b = job->bias;
+    const int streamed = row_streamed(job->y, job->N, C);
     for (ptrdiff_t first = begin; first < end; first += group) {
         const ptrdiff_t rows = ROW_MIN(group, end - first);
         double mean[GROUP], scale[GROUP];
@@ -177,13 +181,14 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             job->mean[first + r] = near;
             job->rstd[first + r] = rstd;
             const ptrdiff_t ahead = first + r + group < end ? group * C : 0;
-#define TERM(i) y[i] = ((x[i] - near) * rstd + rest) * w[i] + b[i]
+#define TERM(i) (((x[i] - near) * rstd + rest) * w[i] + b[i])
 #define FETCH(i) ROW_PREFETCH(x + ahead + (i), STRIDE)
-            IN_STRIDES(C, TERM, FETCH);
+            IN_STRIDES(y, C, streamed, TERM, FETCH);
 #undef TERM
 #undef FETCH
         }
     }
+    if (streamed) row_stream_end();
 }
 
 /* With xhat = (x - mean) rstd and h = g weight:
@@ -260,7 +265,7 @@ S_FN void grad_params(const NormGradJob *job, ptrdiff_t r, int centred, float *r
 }
 
 S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, float dot,
-                 ptrdiff_t ahead)
+                 ptrdiff_t ahead, int streamed)
 {
     const ptrdiff_t C = job->C;
     const float *restrict g = job->g + r * C, *restrict x = job->x + r * C;
@@ -268,13 +273,13 @@ S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, fl
     const float mean = centred ? job->mean[r] : 0, rstd = job->rstd[r];
     const float a = centred ? sum / (float)C : 0, b = dot / (float)C * rstd * rstd;
     float *restrict dx = job->dx + r * C;
-#define TERM(i) dx[i] = (g[i] * w[i] - a - (x[i] - mean) * b) * rstd
+#define TERM(i) ((g[i] * w[i] - a - (x[i] - mean) * b) * rstd)
 #define FETCH(i)                                                                                   \
     do {                                                                                           \
         ROW_PREFETCH(g + ahead + (i), STRIDE);                                                     \
         ROW_PREFETCH(x + ahead + (i), STRIDE);                                                     \
     } while (0)
-    IN_STRIDES(C, TERM, FETCH);
+    IN_STRIDES(dx, C, streamed, TERM, FETCH);
 #undef TERM
 #undef FETCH
 }
@@ -282,6 +287,7 @@ S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, fl
 S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int centred)
 {
     const ptrdiff_t C = job->C, group = group_of(C);
+    const int streamed = row_streamed(job->dx, job->N, C);
     for (ptrdiff_t c = begin; c < end; c++) {
         float *dweight = job->dweight ? job->dweight + c * C : NULL;
         float *dbias = job->dbias ? job->dbias + c * C : NULL;
@@ -300,10 +306,11 @@ S_FN void norm_grad(const NormGradJob *job, ptrdiff_t begin, ptrdiff_t end, int 
                 }
             for (ptrdiff_t r = 0; job->dx && r < rows; r++) {
                 const ptrdiff_t ahead = first + r + group < stop ? group * C : 0;
-                grad_x(job, first + r, centred, sum[r], dot[r], ahead);
+                grad_x(job, first + r, centred, sum[r], dot[r], ahead, streamed);
             }
         }
     }
+    if (streamed) row_stream_end();
 }
 
 static void layer_norm_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)

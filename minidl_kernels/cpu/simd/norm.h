@@ -17,7 +17,7 @@ typedef struct {
     const float *x;      /* IN  [N, C] */
     const float *weight; /* IN  [C] */
     const float *bias;   /* IN  [C], not read by rms_norm */
-    ptrdiff_t C;
+    ptrdiff_t N, C;
     double eps;
 } NormJob;
 

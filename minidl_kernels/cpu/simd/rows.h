@@ -26,6 +26,28 @@
 #define ROW_PREFETCH(p, n) ((void)0)
 #endif
 
+/* Results past the caches: a store that would first read the line it overwrites, and push out what
+   is still needed, goes to memory directly. */
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#define ROW_STREAMED ((size_t)1 << 21) /* floats */
+static inline void row_stream(float *y, const float *x, int n)
+{
+    for (int i = 0; i < n; i += 4) _mm_stream_ps(y + i, _mm_loadu_ps(x + i));
+}
+#define row_stream_end() _mm_sfence()
+#else
+#define ROW_STREAMED SIZE_MAX
+#define row_stream(y, x, n) memcpy(y, x, (n) * sizeof(float))
+#define row_stream_end() ((void)0)
+#endif
+
+/* Is a result of N rows of C to be streamed? Its rows must then begin at aligned addresses. */
+static inline int row_streamed(const float *y, ptrdiff_t N, ptrdiff_t C)
+{
+    return (size_t)(N * C) >= ROW_STREAMED && C % 4 == 0 && (uintptr_t)y % 16 == 0;
+}
+
 /* A kernel as the thread pool calls it: items [begin, end) of the work that `job` describes. */
 typedef void (*RowTask)(void *job, ptrdiff_t begin, ptrdiff_t end);
 
