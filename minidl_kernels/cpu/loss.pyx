@@ -7,7 +7,7 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t
 
 from minidl_kernels.cpu.memory cimport empty, empty_like, f32, ptr
-from minidl_kernels.cpu.rows cimport grain_of, i64
+from minidl_kernels.cpu.rows cimport i64
 from minidl_kernels.cpu.threads cimport Task, run
 
 cnp.import_array()
@@ -31,6 +31,9 @@ cdef extern from *:
     const LossTable *LOSS_TABLE
 
 cdef const LossTable *K = LOSS_TABLE
+
+cdef enum:
+    PIECE = 8192                # logits of a piece: some ten microseconds of exponentials
 
 
 cdef int check(cnp.ndarray x, cnp.ndarray t, double smoothing, str name) except -1:
@@ -69,7 +72,7 @@ def cross_entropy(logits, target, int64_t ignore_index, double label_smoothing):
     lse = cnp.PyArray_EMPTY(1, cnp.PyArray_DIMS(x), cnp.NPY_FLOAT64, 0)
     job.out, job.lse, job.g = ptr(out), <double*>cnp.PyArray_DATA(lse), NULL
     job.logits, job.V, job.ignore, job.smoothing = ptr(x), V, ignore_index, label_smoothing
-    run(K.cross_entropy, &job, N, grain_of(V))
+    run(K.cross_entropy, &job, N, max(1, PIECE // max(1, V)))
     return out, lse
 
 
@@ -95,5 +98,5 @@ def cross_entropy_grad(g, logits, target, lse, int64_t ignore_index, double labe
     out = empty_like(x)
     job.out, job.lse, job.g = ptr(out), <double*>cnp.PyArray_DATA(saved), ptr(ga)
     job.logits, job.V, job.ignore, job.smoothing = ptr(x), V, ignore_index, label_smoothing
-    run(K.cross_entropy_grad, &job, N, grain_of(V))
+    run(K.cross_entropy_grad, &job, N, max(1, PIECE // max(1, V)))
     return out
