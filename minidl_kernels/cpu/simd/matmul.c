@@ -275,6 +275,31 @@ static void items(void *product, Index begin, Index end)
     scratch_give(scratch);
 }
 
+/* Strips of columns of one product of few rows: each packs its own part of B, which then need not
+ * travel from the cache of another core. */
+static void strips(void *product, Index begin, Index end)
+{
+    Product *all = product, p = *all;
+    size_t used = 0;
+    scratch_carve(NULL, &used, p.columns * p.k);
+    scratch_carve(NULL, &used, (Index)rows_room(&p));
+    float *scratch = scratch_take(used), *a;
+    if (!scratch) {
+        scratch_failed(&all->failed);
+        return;
+    }
+    used = 0;
+    p.packed = scratch_carve(scratch, &used, p.columns * p.k);
+    a = scratch_carve(scratch, &used, (Index)rows_room(&p));
+    for (Index t = begin; t < end; t++) {
+        p.first = t * p.columns;
+        p.last = MIN(p.first + p.columns, p.n);
+        pack(&p, 0, (p.last - p.first + NR - 1) / NR);
+        multiply_tiles(&p, a, 0, tiles(&p));
+    }
+    scratch_give(scratch);
+}
+
 /* c[0..3] = a . w_j + bias for four rows of W, in two sums each to hide the latency; K is walked
  * once, so that a W that no cache holds is read at the speed of memory. */
 static void dots4(float *c, const float *a, const float *const w[4], Index K)
@@ -368,11 +393,11 @@ static void few(void *product, Index begin, Index end)
 }
 
 const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {
-    NR, WIDE, tiles, pack, multiply, items, few,
+    NR, WIDE, tiles, pack, multiply, items, strips, few,
 };
 
 #else
 
-const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0, 0, NULL, NULL, NULL, NULL, NULL};
+const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0, 0, NULL, NULL, NULL, NULL, NULL, NULL};
 
 #endif

@@ -27,6 +27,7 @@ typedef struct {
     void (*pack)(void *product, ptrdiff_t begin, ptrdiff_t end);    /* panels of B */
     void (*multiply)(void *product, ptrdiff_t begin, ptrdiff_t end); /* tiles of C */
     void (*items)(void *product, ptrdiff_t begin, ptrdiff_t end);   /* whole small products */
+    void (*strips)(void *product, ptrdiff_t begin, ptrdiff_t end);  /* `columns` of C each */
     void (*few)(void *product, ptrdiff_t begin, ptrdiff_t end);     /* pieces of few rows */
 } MatmulTable;
 
