@@ -7,10 +7,18 @@ import numpy as np
 
 cnp.import_array()
 
-cdef extern from "pages.h":
+cdef extern from *:
+    """
+    #include "pages.h"
+    #define PAGES_TABLE MINIDL_PICK(minidl_pages)
+    """
+    ctypedef struct PagesTable:
+        void (*sums)(uint64_t *columns, uint64_t *rows, const unsigned char *data,
+                     Py_ssize_t count) noexcept nogil
+    const PagesTable *PAGES_TABLE
     Py_ssize_t PAGE_WORDS, PAGE_BYTES
-    void sum_pages(uint64_t *columns, uint64_t *rows, const unsigned char *data,
-                   Py_ssize_t count) noexcept nogil
+
+cdef const PagesTable *K = PAGES_TABLE
 
 
 def page_sums(const unsigned char[::1] data):
@@ -30,5 +38,5 @@ def page_sums(const unsigned char[::1] data):
     if count:
         p = &data[0]
         with nogil:
-            sum_pages(c, r, p, count)
+            K.sums(c, r, p, count)
     return columns, rows

@@ -1,12 +1,4 @@
-/* Sums over a table of 64-bit words with 512 in a row (4 KiB), from any address, in one pass. */
-#ifndef MINIDL_PAGES_H
-#define MINIDL_PAGES_H
-
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-enum { PAGE_WORDS = 512, PAGE_BYTES = 4096 };
+#include "pages.h"
 
 static inline uint64_t word_at(const unsigned char *p)
 {
@@ -15,8 +7,9 @@ static inline uint64_t word_at(const unsigned char *p)
     return word;
 }
 
-/* columns [512] += , rows [count] = ; four rows at once, so that columns are touched less often. */
-static void sum_pages(uint64_t *columns, uint64_t *rows, const unsigned char *data, ptrdiff_t count)
+/* Four rows at once, so that columns are touched less often. */
+static void sums(uint64_t *restrict columns, uint64_t *restrict rows, const unsigned char *data,
+                 ptrdiff_t count)
 {
     ptrdiff_t r = 0;
     for (; r + 4 <= count; r += 4) {
@@ -47,4 +40,4 @@ static void sum_pages(uint64_t *columns, uint64_t *rows, const unsigned char *da
     }
 }
 
-#endif
+const PagesTable MINIDL_CAT(minidl_pages, ISA_SUFFIX) = {sums};
