@@ -48,7 +48,7 @@ class Model(nn.Module):
     @classmethod
     def from_hf(cls: type[M], state_dict: Mapping[str, Any], config: Any) -> M:
         """A model with the weights of Hugging Face's; ``config`` says what their shapes do not."""
-        model = cls(config)
+        model = nn.utils.skip_init(cls, config)
         model.load_state_dict(read_hf(model, state_dict, cls.layout))
         return model
 

@@ -12,6 +12,7 @@ from minidl.checkpoint import atomic, files, jsonfile, shards
 from minidl.checkpoint.hub import local_path
 from minidl.checkpoint.llama import load_gguf
 from minidl.errors import CheckpointError, MinidlError
+from minidl.nn.utils import skip_init
 from minidl.text.simple import write_text
 
 from .base import Model
@@ -52,7 +53,7 @@ def from_pretrained(path: Path) -> Any:
 
 
 def _built(cls: type[Model], config: Any, state: Mapping[str, Any]) -> Model:
-    model = cls(config)
+    model = skip_init(cls, config)
     model.load_state_dict(read_hf(model, state, cls.layout), assign=True)
     return model.eval()
 

@@ -6,8 +6,12 @@ explicit ``md.Generator``; without one the global seed (``md.manual_seed``) deci
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
@@ -15,7 +19,29 @@ from minidl import ops
 from minidl._core import Tensor
 from minidl.grad_mode import no_grad
 
+P = ParamSpec("P")
+_skipped = ContextVar("skipped", default=False)
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
+
+
+@contextmanager
+def skipped() -> Iterator[None]:
+    """Within it the functions below leave tensors as they are, and random numbers untouched."""
+    before = _skipped.set(True)
+    try:
+        yield
+    finally:
+        _skipped.reset(before)
+
+
+def _fills(
+    function: Callable[Concatenate[Tensor, P], Tensor],
+) -> Callable[Concatenate[Tensor, P], Tensor]:
+    @functools.wraps(function)
+    def fill(tensor: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        return tensor if _skipped.get() else function(tensor, *args, **kwargs)
+
+    return fill
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
@@ -49,6 +75,7 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
     return tensor
 
 
+@_fills
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Values from the uniform distribution U(a, b).
 
@@ -58,6 +85,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
         return tensor.uniform_(a, b, generator=generator)
 
 
+@_fills
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
 ) -> Tensor:
@@ -69,6 +97,7 @@ def normal_(
         return tensor.normal_(mean, std, generator=generator)
 
 
+@_fills
 def trunc_normal_(
     tensor: Tensor,
     mean: float = 0.0,
@@ -90,6 +119,7 @@ def trunc_normal_(
     return _fill(tensor, Tensor(x))
 
 
+@_fills
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Every value is ``val``.
 
@@ -119,6 +149,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
+@_fills
 def eye_(tensor: Tensor) -> Tensor:
     """1 on the diagonal of a matrix, 0 elsewhere.
 
@@ -204,6 +235,7 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
+@_fills
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """A (semi-)orthogonal matrix times ``gain``; axes after the first are taken as one.
 

@@ -122,6 +122,16 @@ def test_weights_are_mapped_and_training_leaves_the_file_alone(tmp_path):
     assert (output(from_pretrained(tmp_path)) == output(model)).all()
 
 
+def test_nothing_is_drawn_for_weights_that_are_read(tmp_path):
+    for name, make in MODELS.items():
+        make().save_pretrained(tmp_path / name)
+        md.manual_seed(0)
+        expected = md.rand(3)
+        md.manual_seed(0)
+        from_pretrained(tmp_path / name)
+        assert (md.rand(3) == expected).all(), name
+
+
 @pytest.mark.parametrize("base, changes, message", [
     ("gpt", {"model_type": "gptj"}, "type 'gptj' is not among those that minidl has: gpt2, llama"),
     ("gpt", {"activation_function": "relu"}, "activation_function = 'relu', and minidl computes"),

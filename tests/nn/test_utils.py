@@ -1,4 +1,4 @@
-"""Gradient clipping and parameter vectors."""
+"""Gradient clipping, parameter vectors, modules without starting values."""
 
 import math
 
@@ -69,3 +69,18 @@ def test_parameters_to_vector_and_back():
     assert (other.weight == layer.weight).all() and (other.bias == layer.bias).all()
     with pytest.raises(md.errors.ShapeError, match=r"shape \(8,\), the parameters have 9"):
         nn.utils.vector_to_parameters(vector[:8], other.parameters())
+
+
+def test_skip_init_draws_nothing_and_ends_with_an_error_too():
+    md.manual_seed(0)
+    expected = md.rand(3)
+    md.manual_seed(0)
+    layer = nn.utils.skip_init(nn.TransformerEncoderLayer, 8, 2, dim_feedforward=16)
+    assert (md.rand(3) == expected).all()
+    assert {p.dtype for p in layer.parameters()} == {md.float32} and layer.training
+    with pytest.raises(ValueError, match="must be divisible by num_heads"):
+        nn.utils.skip_init(nn.TransformerEncoderLayer, 8, 3)
+    for fill in (nn.init.ones_, nn.init.eye_, nn.init.orthogonal_, nn.init.trunc_normal_):
+        with nn.init.skipped():
+            assert (fill(md.full((2, 2), 7.0)) == 7.0).all()
+        assert not (fill(md.full((2, 2), 7.0)) == 7.0).all()
