@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 import minidl as md
 from minidl.checkpoint import CheckpointError, CheckpointManager, CheckpointWarning, tensors
+
+from ..conftest import environment
 
 
 def state(step):
@@ -139,6 +143,19 @@ manager = md.checkpoint.CheckpointManager(sys.argv[1], background=True)
 manager.save({"w": md.ones(5_000_000)}, 1)
 """, tmp_path / "run")
     assert CheckpointManager(tmp_path / "run").load()["w"].sum() == 5_000_000
+
+
+def test_a_program_that_ends_says_that_its_last_save_failed(tmp_path):
+    code = """
+import shutil, sys
+import minidl as md
+manager = md.checkpoint.CheckpointManager(sys.argv[1], background=True)
+shutil.rmtree(sys.argv[1])
+manager.save({"w": md.ones(3)}, 1)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], env=environment(),
+                          capture_output=True, text=True, check=True)
+    assert "CheckpointWarning: a save in the background failed" in done.stderr
 
 
 def test_two_processes_on_one_folder(tmp_path, python):
