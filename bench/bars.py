@@ -52,7 +52,7 @@ serialization  | load                    | *K,*      | safetensors | 0.83
 serialization  | load                    | *K,*      | torch    | 0.83
 serialization  | save a block            | *K,*      | json     | 7
 serialization  | load a block            | *K,*      | json     | 8
-serialization  | file of a block         | *K,*      | json     | 3.5
+serialization  | file of a matrix        | *K,*      | json     | 3.5
 serialization  | open mapped             | *K,*      | value    | 10
 serialization  | extra memory of a save  | *K,*      | value    | 5
 matmul         | matmul                  | 512       | naive    | target 10
