@@ -50,8 +50,8 @@ optimizer      | AdamW                   | 10M       | torch    | 1.0
 serialization  | save                    | *K,*      | write    | 0.77
 serialization  | load                    | *K,*      | safetensors | 0.83
 serialization  | load                    | *K,*      | torch    | 0.83
-serialization  | save a block            | *K,*      | json     | 7
-serialization  | load a block            | *K,*      | json     | 8
+serialization  | save a matrix           | *K,*      | json     | 7
+serialization  | load a matrix           | *K,*      | json     | 8
 serialization  | file of a matrix        | *K,*      | json     | 3.5
 serialization  | open mapped             | *K,*      | value    | 10
 serialization  | extra memory of a save  | *K,*      | value    | 5
