@@ -14,11 +14,10 @@ import numpy as np
 
 from minidl.errors import CheckpointError
 from minidl_kernels import EXACT
-from minidl_kernels.cpu.pages import page_sums
+from minidl_kernels.cpu.pages import page_sums, read_pages
 from minidl_kernels.cpu.threads import get_num_threads
 
 BLOCK = 1 << 20
-PAGE = 4096
 Pieces = list[Any]  # buffers that follow each other in the file
 
 
@@ -29,8 +28,10 @@ def checksum(data: Any) -> int:
     Damage within any 4 KiB changes column sums, each by one word; pages that changed places change
     row sums. Many times as fast as the CRC-32 of the data, which a save would wait for.
     """
-    columns, rows = page_sums(data)
-    rest = memoryview(data)[len(rows) * PAGE :]
+    return _crc(*page_sums(data))
+
+
+def _crc(columns: np.ndarray, rows: np.ndarray, rest: bytes) -> int:
     return zlib.crc32(rest, zlib.crc32(rows.data, zlib.crc32(columns.data)))
 
 
@@ -116,38 +117,32 @@ def read(fd: int, offset: int, run: Run, sums: list[int] | None) -> None:
     blocks with ``sums`` where they are given."""
 
     def block(i: int) -> None:
-        pieces = run.pieces(i)
-        whole = pieces[0] if len(pieces) == 1 else _scratch(sum(map(len, pieces)))
-        read_at(fd, whole, offset + i * BLOCK)
-        if sums is not None:
-            _compare(i, whole, offset, sums)
-        if len(pieces) > 1:
-            place = 0
-            for piece in pieces:
-                piece[:] = whole[place : place + len(piece)]
-                place += len(piece)
+        _compare(i, _read_block(fd, offset, i, run.pieces(i)), offset, sums)
 
     each(block, run.blocks)
-
-
-def _scratch(nbytes: int) -> memoryview:
-    """Memory that has been used before: fresh pages take as long as reading the file into them."""
-    return EXACT.empty((nbytes,), np.uint8).data
 
 
 def verify(fd: int, offset: int, size: int, sums: list[int]) -> None:
     """Compare the checksums of the blocks of a file with ``sums``."""
 
     def block(i: int) -> None:
-        data = _scratch(min(BLOCK, size - i * BLOCK))
-        read_at(fd, data, offset + i * BLOCK)
-        _compare(i, data, offset, sums)
+        # memory that was used before: fresh pages take as long as reading a file into them
+        data = EXACT.empty((min(BLOCK, size - i * BLOCK),), np.uint8)
+        _compare(i, _read_block(fd, offset, i, [data]), offset, sums)
 
     each(block, len(sums))
 
 
-def _compare(i: int, data: Any, offset: int, sums: list[int]) -> None:
-    if checksum(data) != sums[i]:
+def _read_block(fd: int, offset: int, i: int, pieces: Pieces) -> int:
+    """Fill the pieces of block i and return its checksum, taken while they are in the cache."""
+    try:
+        return _crc(*read_pages(fd, offset + i * BLOCK, pieces))
+    except EOFError as error:
+        raise CheckpointError(f"{error}, in the middle of its data") from None
+
+
+def _compare(i: int, found: int, offset: int, sums: list[int] | None) -> None:
+    if sums is not None and found != sums[i]:
         raise CheckpointError(
             f"block {i + 1} of {len(sums)} (1 MiB at byte {offset + i * BLOCK}) does not have the "
             "checksum it was saved with: the file is damaged"
@@ -162,28 +157,12 @@ def write_at(fd: int, data: Any, offset: int) -> None:
         view, offset = view[n:], offset + n
 
 
-def read_at(fd: int, view: memoryview, offset: int) -> None:
-    """Fill ``view`` from a place in a file, from any thread."""
-    while len(view):
-        n = _preadv(fd, [view], offset)
-        if n == 0:
-            raise CheckpointError(f"the file ends at byte {offset}, in the middle of its data")
-        view, offset = view[n:], offset + n
-
-
-if hasattr(os, "pwrite") and hasattr(os, "preadv"):
-    _pwrite, _preadv = os.pwrite, os.preadv
-else:  # Windows has no calls that take an offset
+if hasattr(os, "pwrite"):
+    _pwrite = os.pwrite
+else:  # Windows has no call that takes an offset
     _seeking = threading.Lock()
 
     def _pwrite(fd: int, data: Any, offset: int, /) -> int:
         with _seeking:
             os.lseek(fd, offset, os.SEEK_SET)
             return os.write(fd, data)
-
-    def _preadv(fd: int, buffers: Any, offset: int, /) -> int:  # type: ignore[misc]
-        with _seeking:
-            os.lseek(fd, offset, os.SEEK_SET)
-            data = os.read(fd, len(buffers[0]))
-        buffers[0][: len(data)] = data
-        return len(data)

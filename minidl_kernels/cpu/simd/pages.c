@@ -8,8 +8,8 @@ static inline uint64_t word_at(const unsigned char *p)
 }
 
 /* Four rows at once, so that columns are touched less often. */
-static void sums(uint64_t *restrict columns, uint64_t *restrict rows, const unsigned char *data,
-                 ptrdiff_t count)
+static void sum_rows(uint64_t *restrict columns, uint64_t *restrict rows,
+                     const unsigned char *data, ptrdiff_t count)
 {
     ptrdiff_t r = 0;
     for (; r + 4 <= count; r += 4) {
@@ -40,4 +40,23 @@ static void sums(uint64_t *restrict columns, uint64_t *restrict rows, const unsi
     }
 }
 
-const PagesTable MINIDL_CAT(minidl_pages, ISA_SUFFIX) = {sums};
+static void add(PageSums *sums, const unsigned char *data, ptrdiff_t size)
+{
+    ptrdiff_t count;
+    if (sums->held) {
+        const ptrdiff_t room = PAGE_BYTES - sums->held, part = size < room ? size : room;
+        memcpy(sums->rest + sums->held, data, (size_t)part);
+        sums->held += part;
+        if (sums->held < PAGE_BYTES) return;
+        sum_rows(sums->columns, sums->rows + sums->done++, sums->rest, 1);
+        data += part;
+        size -= part;
+    }
+    count = size / PAGE_BYTES;
+    sum_rows(sums->columns, sums->rows + sums->done, data, count);
+    sums->done += count;
+    sums->held = size % PAGE_BYTES;
+    memcpy(sums->rest, data + count * PAGE_BYTES, (size_t)sums->held);
+}
+
+const PagesTable MINIDL_CAT(minidl_pages, ISA_SUFFIX) = {add};

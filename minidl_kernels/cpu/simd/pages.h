@@ -11,8 +11,14 @@
 enum { PAGE_WORDS = 512, PAGE_BYTES = 4096 };
 
 typedef struct {
-    /* columns OUT [512] +=, rows OUT [count], data IN [count, 4096] */
-    void (*sums)(uint64_t *columns, uint64_t *rows, const unsigned char *data, ptrdiff_t count);
+    uint64_t *columns;                  /* OUT [512], zeros to begin with */
+    uint64_t *rows;                     /* OUT [all bytes / 4096] */
+    ptrdiff_t done, held;               /* whole rows so far; bytes of the next one in `rest` */
+    unsigned char rest[PAGE_BYTES];
+} PageSums;
+
+typedef struct {
+    void (*add)(PageSums *sums, const unsigned char *data, ptrdiff_t size); /* bytes that follow */
 } PagesTable;
 
 extern const PagesTable minidl_pages_baseline, minidl_pages_avx2, minidl_pages_avx512;
