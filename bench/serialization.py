@@ -2,7 +2,7 @@
 
 The models are those of the page the project started from. `write` is write() and fsync() of the
 bytes of minidl's file: what a save that is on the disk costs at least; PyTorch and safetensors do
-not wait for the disk when they save. PyTorch loads the same kind of file, and its tensors are
+not wait for the disk when they save. All load the file that minidl wrote. PyTorch's tensors are
 cloned: load_file maps the file, and has not read it when it returns. JSON with nested lists takes
 minutes for such a model, so it is held against minidl on one matrix of it: smaller files are the
 harder case for minidl, which waits for the disk.
@@ -88,10 +88,14 @@ def writing(file):
 
 
 def loading(matrices):
-    """call(): load what saving wrote."""
+    """call(): load a file that minidl wrote, each peer the same one."""
     def build(lib):
-        saving(matrices)(lib)()
+        import minidl as md
+
         file = lib.path("model.safetensors")
+        md.save({name: md.Tensor(lib.array(*shape)) for name, shape in matrices.items()},
+                lib.path("model.json") if lib.peer == "json" else file,
+                json_lists=lib.peer == "json")
         if lib.peer == "safetensors":
             from safetensors.numpy import load_file
 
