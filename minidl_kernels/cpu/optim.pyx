@@ -9,7 +9,7 @@ from libc.math cimport pow, sqrt
 from libc.stdlib cimport free, malloc
 
 from minidl_kernels.cpu.memory cimport ptr
-from minidl_kernels.cpu.threads cimport run
+from minidl_kernels.cpu.threads cimport Task, run
 
 cnp.import_array()
 
@@ -133,6 +133,15 @@ cdef Py_ssize_t cut(list columns, str what, Work *work) except -1:
     return count
 
 
+cdef int update(list arrays, str name, Task task, Work *work) except -1:
+    """Run a step over all elements of all arrays."""
+    cdef Py_ssize_t count = cut(arrays, name, work)
+    try:
+        return run(task, work, count, GRAIN)
+    finally:
+        free(work.pieces)
+
+
 def adam_(list params, list grads, list m, list v, double lr, double beta1, double beta2,
           double eps, double weight_decay, double step, bint decoupled, bint maximize):
     """One step of Adam (decoupled=False) or AdamW over all params, in place.
@@ -154,11 +163,7 @@ def adam_(list params, list grads, list m, list v, double lr, double beta1, doub
     s.sign = -1 if maximize else 1
     s.decoupled = decoupled
     work.settings = &s
-    cdef Py_ssize_t count = cut([params, grads, m, v], "adam", &work)
-    try:
-        run(adam_task, &work, count, GRAIN)
-    finally:
-        free(work.pieces)
+    update([params, grads, m, v], "adam", adam_task, &work)
 
 
 def sgd_(list params, list grads, buffers, double lr, double momentum, double dampening,
@@ -174,11 +179,7 @@ def sgd_(list params, list grads, buffers, double lr, double momentum, double da
     s.nesterov = nesterov
     s.first = first
     work.settings = &s
-    cdef Py_ssize_t count = cut([params, grads, buffers], "sgd", &work)
-    try:
-        run(sgd_task, &work, count, GRAIN)
-    finally:
-        free(work.pieces)
+    update([params, grads, buffers], "sgd", sgd_task, &work)
 
 
 def lion_(list params, list grads, list m, double lr, double beta1, double beta2,
@@ -195,11 +196,7 @@ def lion_(list params, list grads, list m, double lr, double beta1, double beta2
     s.decay = weight_decay
     s.sign = -1 if maximize else 1
     work.settings = &s
-    cdef Py_ssize_t count = cut([params, grads, m], "lion", &work)
-    try:
-        run(lion_task, &work, count, GRAIN)
-    finally:
-        free(work.pieces)
+    update([params, grads, m], "lion", lion_task, &work)
 
 
 def total_norm(list arrays):

@@ -248,21 +248,24 @@ static void multiply(void *product, Index begin, Index end)
     scratch_give(a);
 }
 
+/* Scratch for `columns` of B, at p->packed, and for the rows of a tile, which is returned */
+static float *take_both(Product *p, Index columns)
+{
+    size_t used = 0;
+    scratch_carve(NULL, &used, columns * p->k);
+    p->packed = scratch_take(used + rows_room(p));
+    return p->packed ? p->packed + used : NULL;
+}
+
 static void items(void *product, Index begin, Index end)
 {
     Product *all = product, p = *all;
     Index panels = (p.n + NR - 1) / NR;
-    size_t used = 0;
-    scratch_carve(NULL, &used, panels * NR * p.k);
-    scratch_carve(NULL, &used, (Index)rows_room(&p));
-    float *scratch = scratch_take(used), *a;
-    if (!scratch) {
+    float *a = take_both(&p, panels * NR);
+    if (!a) {
         scratch_failed(&all->failed);
         return;
     }
-    used = 0;
-    p.packed = scratch_carve(scratch, &used, panels * NR * p.k);
-    a = scratch_carve(scratch, &used, (Index)rows_room(&p));
     for (Index i = begin; i < end; i++) {
         p.c = all->c + i * p.m * p.n;
         p.a = all->a + (all->a_item ? all->a_item[i] : 0);
@@ -272,7 +275,7 @@ static void items(void *product, Index begin, Index end)
         }
         multiply_tiles(&p, a, 0, tiles(&p));
     }
-    scratch_give(scratch);
+    scratch_give(p.packed);
 }
 
 /* Strips of columns of one product of few rows: each packs its own part of B, which then need not
@@ -280,24 +283,18 @@ static void items(void *product, Index begin, Index end)
 static void strips(void *product, Index begin, Index end)
 {
     Product *all = product, p = *all;
-    size_t used = 0;
-    scratch_carve(NULL, &used, p.columns * p.k);
-    scratch_carve(NULL, &used, (Index)rows_room(&p));
-    float *scratch = scratch_take(used), *a;
-    if (!scratch) {
+    float *a = take_both(&p, p.columns);
+    if (!a) {
         scratch_failed(&all->failed);
         return;
     }
-    used = 0;
-    p.packed = scratch_carve(scratch, &used, p.columns * p.k);
-    a = scratch_carve(scratch, &used, (Index)rows_room(&p));
     for (Index t = begin; t < end; t++) {
         p.first = t * p.columns;
         p.last = MIN(p.first + p.columns, p.n);
         pack(&p, 0, (p.last - p.first + NR - 1) / NR);
         multiply_tiles(&p, a, 0, tiles(&p));
     }
-    scratch_give(scratch);
+    scratch_give(p.packed);
 }
 
 /* c[0..3] = a . w_j + bias for four rows of W, in two sums each to hide the latency; K is walked
