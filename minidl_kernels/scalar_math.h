@@ -4,8 +4,9 @@
  * and rely on IEEE NaN, infinity, signed zero and subnormals: compile with -fno-math-errno
  * -fno-trapping-math, never with -ffast-math.
  *
- * A device dialect defines S_FN and the names of the first section before it includes this file;
- * without double precision it also defines S_NO_DOUBLE and its own s_pow and s_fmod_fast.
+ * A device dialect (device/dialect_*.h) defines S_FN and the names of the first section before it
+ * includes this file; without double precision it also defines S_NO_DOUBLE and its own s_pow and
+ * s_fmod_fast.
  */
 #ifndef MINIDL_SCALAR_MATH_H
 #define MINIDL_SCALAR_MATH_H
@@ -22,6 +23,7 @@
 #define S_FN static inline
 #endif
 #define S_CONSTANT static const
+#define S_PRIVATE /* the address space of a thread's own variables, where it has a name */
 #define S_INF INFINITY
 #define S_NAN NAN
 #define S_ABS fabsf
@@ -53,7 +55,7 @@ S_FN float s_expm1_poly(float r) { /* two short chains instead of one long: late
     return r + t * (lo + t * (hi + t * 0.001381422160193324f));
 }
 
-S_FN float s_exp_split(float x, int32_t *n) { /* p; the low bits of n are those of the exponent */
+S_FN float s_exp_split(float x, S_PRIVATE int32_t *n) { /* p; n's low bits: the exponent's */
     float t = x * 1.44269504088896341f + S_MAGIC;
     float k = t - S_MAGIC;
     *n = s_bits(t);
@@ -125,7 +127,7 @@ S_FN float s_log_poly(float f, float t) { /* log(1 + f) - f + t / 2, t = f f */
     return f * t * q;
 }
 
-S_FN float s_log_split(float x, float *e) { /* returns f; anything where x is not positive */
+S_FN float s_log_split(float x, S_PRIVATE float *e) { /* f; anything where x is not > 0 */
     int32_t tiny = x < S_FLT_MIN, i;
     x = tiny ? x * 8388608.0f : x;
     i = (int32_t)((uint32_t)s_bits(x) - 0x3F3504F3u);
@@ -265,7 +267,7 @@ S_CONSTANT uint32_t s_two_over_pi[9] = { /* 2/pi in binary after 64 zero bits */
     0u, 0u, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u, 0xDB629599u, 0x3C439041u,
     0xFE5163ABu};
 
-S_FN float s_trig_reduce_exact(float ax, int32_t *q) { /* Payne-Hanek, in integers */
+S_FN float s_trig_reduce_exact(float ax, S_PRIVATE int32_t *q) { /* Payne-Hanek, in integers */
     int32_t bits = s_bits(ax), k = (bits >> 23) - 150 + 62, word = k >> 5, shift = k & 31;
     uint32_t m = (uint32_t)((bits & 0x7FFFFF) | 0x800000), w[3];
     uint64_t p;
@@ -283,12 +285,12 @@ S_FN float s_trig_reduce_exact(float ax, int32_t *q) { /* Payne-Hanek, in intege
 #define S_MAGIC64 6755399441055744.0 /* what S_MAGIC is for float */
 
 #ifdef S_NO_DOUBLE
-S_FN float s_trig_reduce(float ax, int32_t *q) {
+S_FN float s_trig_reduce(float ax, S_PRIVATE int32_t *q) {
     *q = 0;
     return ax < 0.75f ? ax : s_trig_reduce_exact(ax, q);
 }
 #else
-S_FN float s_trig_reduce(float ax, int32_t *q) { /* 0 instead of ax beyond S_TRIG_LIMIT */
+S_FN float s_trig_reduce(float ax, S_PRIVATE int32_t *q) { /* ax beyond S_TRIG_LIMIT as 0 */
     double x = ax <= S_TRIG_LIMIT ? ax : 0.0f;
     double k = (x * 0.63661977236758134 + S_MAGIC64) - S_MAGIC64;
     *q = (int32_t)k;
@@ -364,6 +366,7 @@ S_FN float s_pow(float a, float b) { /* 2^(b log2 |a|) with the product in doubl
     f = S_ABS(b) > S_FLT_MAX ? ax : a;
     return f == 1.0f ? 1.0f : y;
 }
+#endif
 
 S_FN float s_pow_da(float a, float b) {
     float y = b * s_pow(a, b - 1.0f);
@@ -379,6 +382,7 @@ S_FN float s_pow_db(float a, float b) {
 #define S_MOD_GUARD \
     ((S_ABS(a) < 536870912.0f * S_ABS(b)) & (S_ABS(b) <= S_FLT_MAX) & (S_ABS(a) <= S_FLT_MAX))
 
+#ifndef S_NO_DOUBLE
 S_FN float s_fmod_fast(float a, float b) {
     double q = (((double)a / (double)b) + S_MAGIC64) - S_MAGIC64;
     float r = (float)((double)a - q * (double)b); /* rounded quotient: |r| <= |b| / 2 */
