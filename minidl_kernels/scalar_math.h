@@ -67,9 +67,9 @@ S_FN float s_pow2(int32_t n) { /* 2^n for -127 < n < 128, of n or of n + S_MAGIC
 }
 
 S_FN float s_scale(float p, int32_t n) { /* 2^n (1 + p) in two steps: subnormals round once */
-    uint32_t half = (uint32_t)n >> 1;
-    float s = s_pow2((int32_t)half);
-    return (p * s + s) * s_pow2((int32_t)((uint32_t)n - half));
+    uint32_t part = (uint32_t)n >> 1; /* not `half`, which is a type on devices */
+    float s = s_pow2((int32_t)part);
+    return (p * s + s) * s_pow2((int32_t)((uint32_t)n - part));
 }
 
 S_FN float s_exp_neg(float x) { /* e^x for x <= 0 */
@@ -338,8 +338,8 @@ S_FN float s_cos_exact(float x) {
 
 #ifndef S_NO_DOUBLE
 S_FN float s_pow(float a, float b) { /* 2^(b log2 |a|) with the product in double */
-    float ax = S_ABS(a), half = 0.5f * b, e, f, y;
-    int32_t sign = S_RINT(b) != b ? 0 : S_RINT(half) != half ? (int32_t)0x80000000u : 0;
+    float ax = S_ABS(a), b2 = 0.5f * b, e, f, y;
+    int32_t sign = S_RINT(b) != b ? 0 : S_RINT(b2) != b2 ? (int32_t)0x80000000u : 0;
     float broken = S_RINT(b) != b ? S_NAN : -0.0f; /* a negative number to a broken power */
     double s, t, q, k;
     f = s_log_split(ax, &e);

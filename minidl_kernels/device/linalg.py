@@ -1,0 +1,73 @@
+"""Matrix products. Transposes and views are strides of the product, not copies."""
+
+import math
+
+import numpy as np
+
+from minidl_kernels.device.elementwise import add_
+from minidl_kernels.device.layout import broadcast_shape, same_device, steps_in
+from minidl_kernels.device.move import contiguous
+
+__all__ = ["linear", "linear_grad_weight", "matmul"]
+
+_F32 = np.dtype(np.float32)
+
+
+def matmul(a, b):
+    """a[..., M, K] @ b[..., K, N] -> [..., M, N]."""
+    device = same_device("matmul", a, b)
+    for x in (a, b):
+        if x.dtype != _F32:
+            raise TypeError(f"matmul: {device.name} multiplies float32 matrices, got {x.dtype}")
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
+    lead = broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    if b.ndim == 2 and a.ndim > 2 and a.contiguous:  # one tall product instead of a batch
+        return matmul(a.reshape((-1, k)), b).reshape((*lead, m, n))
+    y = device.empty((*lead, m, n), _F32)
+    if y.size:
+        batch, strides = _batch(lead, a, b, y)
+        device.gemm(*[x for x, _ in strides], (m, n, k), [s for _, s in strides], batch)
+    return y
+
+
+def _batch(lead, *arrays):
+    """((outer, inner), [(array, (row, column, outer, inner strides))]) of a batched product.
+
+    Batch axes that lie evenly merge; where more than two are left, the arrays are copied.
+    """
+    full = [(x, steps_in(x, (*lead, *x.shape[-2:]))) for x in arrays]
+    axes = [(n, *[s[i] for _, s in full]) for i, n in enumerate(lead) if n != 1]
+    merged: list[tuple] = []
+    for n, *s in axes:
+        if merged and all([before == n * step for before, step in zip(merged[-1][1:], s,
+                                                                      strict=True)]):
+            merged[-1] = (merged[-1][0] * n, *s)
+        else:
+            merged.append((n, *s))
+    if len(merged) > 2:
+        whole = [contiguous(x._view((*lead, *x.shape[-2:]), s)) for x, s in full]
+        return _batch((math.prod(lead),),
+                      *[x.reshape((math.prod(lead), *x.shape[-2:])) for x in whole])
+    merged = [(1, *[0] * len(arrays))] * (2 - len(merged)) + merged
+    return (merged[0][0], merged[1][0]), [
+        (x, (*s[-2:], merged[0][1 + i], merged[1][1 + i])) for i, (x, s) in enumerate(full)]
+
+
+def linear(x, weight, bias):
+    """x[..., K] @ weight[N, K]^T + bias[N]."""
+    rows = contiguous(x).reshape((-1, x.shape[-1])) if x.shape[-1] else None
+    n = weight.shape[0]
+    if rows is None:
+        y = weight.device.empty((*x.shape[:-1], n), _F32)
+        y[...] = 0
+    else:
+        y = matmul(rows, weight.T).reshape((*x.shape[:-1], n))
+    return y if bias is None else add_(y, bias)
+
+
+def linear_grad_weight(g, x):
+    """g[..., N]^T @ x[..., K] -> [N, K]."""
+    return matmul(contiguous(g).reshape((-1, g.shape[-1])).T,
+                  contiguous(x).reshape((-1, x.shape[-1])))
