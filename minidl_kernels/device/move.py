@@ -55,10 +55,12 @@ def broadcast_to(x, shape):
 def assign(dst, value):
     """dst[...] = value: a number, or an array that is broadcast and converted."""
     if isinstance(value, DeviceArray):
-        if value.ndim > dst.ndim:  # leading axes of size 1 are dropped
-            value = value.reshape(value.shape[value.ndim - dst.ndim:])
-        if broadcast_shape("assign", value.shape, dst.shape) != dst.shape:
+        extra = max(0, value.ndim - dst.ndim)  # leading axes of size 1 are dropped
+        shape = value.shape[extra:] if set(value.shape[:extra]) <= {1} else value.shape
+        if len(shape) > dst.ndim or [n for n, m in zip(reversed(shape), reversed(dst.shape),
+                                                       strict=False) if n not in (1, m)]:
             raise ValueError(f"a value of shape {value.shape} does not fit into {dst.shape}")
+        value = value.reshape(shape) if extra else value
         _copy_into(dst, value if value.dtype == dst.dtype else cast(value, dst.dtype))
     elif np.ndim(value):
         assign(dst, dst.device.array(np.asarray(value, dst.dtype)))

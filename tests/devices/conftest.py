@@ -1,0 +1,62 @@
+"""Device backends against the NumPy reference, in float64 where it has floats."""
+
+import numpy as np
+import pytest
+
+from minidl_kernels import reference
+
+
+@pytest.fixture(scope="session")
+def be():
+    """The OpenCL backend: a GPU where there is one, else PoCL on the CPU."""
+    cl = pytest.importorskip("pyopencl", reason="pip install 'pyopencl[pocl]'")
+    try:
+        cl.get_platforms()
+    except cl.Error:
+        pytest.skip("no OpenCL platform; pip install 'pyopencl[pocl]'")
+    from minidl_kernels import opencl
+
+    return opencl
+
+
+@pytest.fixture
+def check(be):
+    """check(name, *args): be.name and reference.name agree; returns the device's result.
+
+    NumPy arrays among the arguments go to the device; the reference gets float64.
+    """
+    def compare(got, expected, tolerance):
+        if isinstance(expected, tuple):
+            assert len(got) == len(expected)
+            for g, e in zip(got, expected, strict=True):
+                compare(g, e, tolerance)
+        elif expected is None:
+            assert got is None
+        else:
+            values = got.numpy()
+            assert values.shape == np.shape(expected)
+            assert values.dtype.kind == np.asarray(expected).dtype.kind
+            scale = np.abs(expected[np.isfinite(expected)]).max(initial=1) if values.size else 1
+            np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance * scale)
+
+    def run(name, *args, tolerance=3e-6, **kwargs):
+        def device(a):
+            return be.array(a) if isinstance(a, np.ndarray) and a.ndim else a
+
+        def exact(a):
+            return a.astype("float64") if isinstance(a, np.ndarray) and a.dtype == "float32" else a
+
+        got = getattr(be, name)(*map(device, args), **kwargs)
+        with np.errstate(all="ignore"):
+            expected = getattr(reference, name)(*map(exact, args), **kwargs)
+        compare(got, expected, tolerance)
+        return got
+
+    return run
+
+
+@pytest.fixture
+def draw():
+    """draw(*shape): normal float32 numbers, the same in every run."""
+    rng = np.random.default_rng(0)
+    return lambda *shape, scale=1.0: (rng.standard_normal(shape) * scale).astype("float32")
