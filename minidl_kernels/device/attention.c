@@ -55,15 +55,17 @@ typedef struct {
 
 /* What dropout multiplies a probability by */
 #if DROPOUT
-DEVICE float kept(Words r, int lane, uint32_t threshold, float scale) {
-    uint32_t low = lane & 1 ? r.w[1] : r.w[0], high = lane & 1 ? r.w[3] : r.w[2];
+DEVICE float kept(S_PRIVATE const uint32_t *w, int lane, uint32_t threshold, float scale) {
+    uint32_t low = lane & 1 ? w[1] : w[0], high = lane & 1 ? w[3] : w[2];
     return (lane & 2 ? high : low) < threshold ? 0.0f : scale;
 }
 #define KEEP(result, t, s) \
     do { \
         uint64_t e_ = ((uint64_t)(b * a.H + h) * (uint64_t)a.T + (uint64_t)(t)) * (uint64_t)a.S \
                       + (uint64_t)(s); \
-        result = kept(STREAM_BLOCK(a.stream, e_ >> 2), (int)(e_ & 3), a.threshold, a.keep_scale); \
+        uint32_t w_[4]; \
+        STREAM_BLOCK(a.stream, e_ >> 2, w_); \
+        result = kept(w_, (int)(e_ & 3), a.threshold, a.keep_scale); \
     } while (0)
 #else
 #define KEEP(result, t, s) result = 1.0f
@@ -129,7 +131,8 @@ KERNEL(attention, 128, IN(float, q), IN(float, k), IN(float, v), IN(MASK_TYPE, m
         LOAD_TILE(vs, WIDE, vh, a.v.t, k0, a.S, a.Dv)
         BARRIER();
         float s[ROWS][COLUMNS];
-        UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < COLUMNS; j++) s[i][j] = 0.0f;
+        UNROLL for (int i = 0; i < ROWS; i++)
+            UNROLL for (int j = 0; j < COLUMNS; j++) s[i][j] = 0.0f;
         for (int d = 0; d < HD; d++)
             UNROLL for (int j = 0; j < COLUMNS; j++) {
                 float kd = ks[tx + 8 * j][d];
@@ -172,8 +175,10 @@ KERNEL(attention, 128, IN(float, q), IN(float, k), IN(float, v), IN(MASK_TYPE, m
         if (t < a.T) {
             UNROLL for (int c = 0; c < FEATURES; c++)
                 if (tx + 8 * c < a.Dv) oh[(int64_t)t * a.out.t + tx + 8 * c] = sums[i][c] * inverse;
-            if (tx == 0)
-                lse[(int64_t)BLOCK_Y * a.T + t] = total[i] == 0.0f ? -S_INF : top[i] + s_log(total[i]);
+            if (tx == 0) {
+                const float sum = total[i] == 0.0f ? -S_INF : top[i] + s_log(total[i]);
+                lse[(int64_t)BLOCK_Y * a.T + t] = sum;
+            }
         }
     }
 }
@@ -191,19 +196,19 @@ KERNEL(attention_delta, 128, IN(float, g), IN(float, out), OUT(float, delta), VA
     }
 }
 
-/* Of query t and key s, from q k and g v: p, the probability, dropped = p as v saw it, and
- * ds = p (g v keep - delta) */
-#define PROBABILITY(p, dropped, ds, qk, gv, t, s) \
+/* Of query t and key s, from q k and g v: the probability p as v saw it, after dropout, and
+ * d = p (g v keep - delta) with p before it */
+#define PROBABILITY(p, d, qk, gv, t, s) \
     do { \
-        float score_, keep_ = 1.0f; \
+        float score_, keep_; \
         SCORE(score_, qk, t, s); \
-        p = dropped = ds = 0.0f; \
+        p = d = 0.0f; \
         if (!(score_ <= LOWEST)) { \
-            float l_ = lse[(int64_t)(b * a.H + h) * a.T + (t)]; \
-            p = l_ <= LOWEST ? 0.0f : s_exp(score_ - l_); \
+            const int64_t row_ = (int64_t)(b * a.H + h) * a.T + (t); \
+            float p_ = lse[row_] <= LOWEST ? 0.0f : s_exp(score_ - lse[row_]); \
             KEEP(keep_, t, s); \
-            dropped = p * keep_; \
-            ds = p * ((gv) * keep_ - delta[(int64_t)(b * a.H + h) * a.T + (t)]); \
+            p = p_ * keep_; \
+            d = p_ * ((gv) * keep_ - delta[row_]); \
         } \
     } while (0)
 
@@ -243,9 +248,9 @@ KERNEL(attention_grad_kv, 128, IN(float, g), IN(float, q), IN(float, k), IN(floa
             }
             UNROLL for (int j = 0; j < PAIRS; j++) {
                 const int r = THREAD / WIDE + j * (THREADS / WIDE);
-                float p, dropped, d;
-                PROBABILITY(p, dropped, d, qk[j], gv[j], q0 + r, k0 + key);
-                ps[r][key] = dropped;
+                float p, d;
+                PROBABILITY(p, d, qk[j], gv[j], q0 + r, k0 + key);
+                ps[r][key] = p;
                 ds[r][key] = d * a.scale;
             }
             BARRIER();
@@ -305,8 +310,8 @@ KERNEL(attention_grad_q, 128, IN(float, g), IN(float, q), IN(float, k), IN(float
         }
         UNROLL for (int j = 0; j < PAIRS; j++) {
             const int s = THREAD / WIDE + j * (THREADS / WIDE);
-            float p, dropped, d;
-            PROBABILITY(p, dropped, d, qk[j], gv[j], q0 + row, k0 + s);
+            float p, d;
+            PROBABILITY(p, d, qk[j], gv[j], q0 + row, k0 + s);
             ds[row][s] = d * a.scale;
         }
         BARRIER();
@@ -318,11 +323,12 @@ KERNEL(attention_grad_q, 128, IN(float, g), IN(float, q), IN(float, k), IN(float
             }
         BARRIER();
     }
+    GLOBAL float *to = HEAD(dq, a.dq, b, h);
     UNROLL for (int i = 0; i < ROWS; i++) {
         const int t = q0 + r0 + i;
         if (t < a.T)
             UNROLL for (int c = 0; c < FEATURES; c++)
-                if (tx + 8 * c < a.D) HEAD(dq, a.dq, b, h)[(int64_t)t * a.dq.t + tx + 8 * c] = sums[i][c];
+                if (tx + 8 * c < a.D) to[(int64_t)t * a.dq.t + tx + 8 * c] = sums[i][c];
     }
 }
 
@@ -347,10 +353,10 @@ KERNEL(attention_grad_mask, 128, IN(float, g), IN(float, q), IN(float, k), IN(fl
                         const int hk = h / (a.H / a.Hk);
                         GLOBAL const float *kt = HEAD(k, a.k, b, hk) + (int64_t)s * a.k.t;
                         GLOBAL const float *vt = HEAD(v, a.v, b, hk) + (int64_t)s * a.v.t;
-                        float qk = 0.0f, gv = 0.0f, p, dropped, d;
+                        float qk = 0.0f, gv = 0.0f, p, d;
                         for (int i = 0; i < a.D; i++) qk = FMA(qt[i], kt[i], qk);
                         for (int i = 0; i < a.Dv; i++) gv = FMA(gt[i], vt[i], gv);
-                        PROBABILITY(p, dropped, d, qk, gv, t, s);
+                        PROBABILITY(p, d, qk, gv, t, s);
                         total += d;
                     }
         dmask[e] = total;

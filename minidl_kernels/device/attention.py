@@ -8,10 +8,9 @@ import struct
 
 import numpy as np
 
-from minidl_kernels.device.layout import kernel_type, same_device, steps_in
-from minidl_kernels.device.move import assign, cast, contiguous
+from minidl_kernels.device.layout import same_device, steps_in
+from minidl_kernels.device.move import assign, contiguous
 from minidl_kernels.device.random import stream, threshold
-from minidl_kernels.device.reduce import sum_to
 
 __all__ = ["attention", "attention_grad"]
 
@@ -54,7 +53,6 @@ class _Problem:
         self.macros = {"HD": max(8, -(-max(self.D, self.Dv) // 8) * 8),
                        "MASK": 0 if mask is None else 1 if self.mask.dtype == np.bool_ else 2,
                        "DROPOUT": int(dropout_p > 0)}
-        self.macros["MASK_TYPE"] = kernel_type(self.mask.dtype) if mask is not None else "float"
 
     def _mask(self, name, mask):
         if mask is None:
@@ -62,7 +60,8 @@ class _Problem:
         full = (self.B, self.H, self.T, self.S)
         if mask.dtype not in (np.bool_, _F32):
             raise TypeError(f"{name}: the mask must be bool or float32, got {mask.dtype}")
-        if mask.ndim > 4 or np.broadcast_shapes(mask.shape, full) != full:
+        if mask.ndim > 4 or [n for n, m in zip(reversed(mask.shape), reversed(full), strict=False)
+                             if n not in (1, m)]:
             raise ValueError(f"{name}: a mask of shape {mask.shape} does not broadcast to (batch, "
                              f"heads, queries, keys) = {full}")
         return mask, steps_in(mask, full)
@@ -128,7 +127,7 @@ def _gradients(p, need):
     """Arrays for dq, dk and dv: one packed array when q, k and v are."""
     width = p.H * p.D
     row = (p.T * 3 * width, p.D, 3 * width)
-    packed = (all(need[:3]) and p.H == p.Hk and p.T == p.S and p.D == p.Dv and width
+    packed = (all(need[:3]) and p.Hk == p.H and p.T == p.S and p.Dv == p.D and width
               and p.q.block is p.k.block is p.v.block
               and p.k.offset - p.q.offset == p.v.offset - p.k.offset == width
               and p.q.steps[:3] == p.k.steps[:3] == p.v.steps[:3] == row)

@@ -1,5 +1,5 @@
-/* Conversion between element types: FROM and TO are _ and a name of the list below. float16 and bfloat16
- * are storage: 16 bits that become a float and come from one, rounded to nearest even. */
+/* Conversion between element types: FROM and TO are _ and a name of the list below. float16 and
+ * bfloat16 are storage: 16 bits that become a float and come from one, rounded to nearest even. */
 #define INDEX (BLOCK_X * THREADS + THREAD)
 
 DEVICE float half_to_float(uint16_t h) {

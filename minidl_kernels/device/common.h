@@ -90,18 +90,13 @@ typedef struct {
         index = 0; \
     }
 
-/* ---- Philox4x32-10: block `i` of the stream of a seed, as cpu/simd/philox.h ---- */
-typedef struct {
-    uint32_t w[4];
-} Words;
-
+/* ---- Philox4x32-10: w = block i of a stream, four words, as cpu/simd/philox.h ---- */
 typedef struct {
     uint32_t seed_low, seed_high, offset_low, offset_high;
 } Stream;
 
-DEVICE Words philox(uint32_t k0, uint32_t k1, uint64_t block) {
+DEVICE void philox(uint32_t k0, uint32_t k1, uint64_t block, S_PRIVATE uint32_t *w) {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
-    Words out;
     for (int round = 0; round < 10; round++) {
         uint32_t p_high = HIGH_PRODUCT(c0, 0xD2511F53u), p_low = c0 * 0xD2511F53u;
         uint32_t q_high = HIGH_PRODUCT(c2, 0xCD9E8D57u), q_low = c2 * 0xCD9E8D57u;
@@ -112,13 +107,12 @@ DEVICE Words philox(uint32_t k0, uint32_t k1, uint64_t block) {
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    out.w[0] = c0;
-    out.w[1] = c1;
-    out.w[2] = c2;
-    out.w[3] = c3;
-    return out;
+    w[0] = c0;
+    w[1] = c1;
+    w[2] = c2;
+    w[3] = c3;
 }
 
-#define STREAM_BLOCK(stream, i) \
+#define STREAM_BLOCK(stream, i, w) \
     philox(stream.seed_low, stream.seed_high, \
-           (((uint64_t)stream.offset_high << 32) | stream.offset_low) + (uint64_t)(i))
+           (((uint64_t)stream.offset_high << 32) | stream.offset_low) + (uint64_t)(i), w)

@@ -1,5 +1,6 @@
 /* Elementwise operations on float32 arrays. OP is f_ and the name of a formula in scalar.h (a
- * bare name may be a macro of the target). x y n: contiguous; a b c: broadcast by a Layout, or numbers. */
+ * bare name may be a macro of the target). x y n: contiguous; a b c: broadcast by a Layout, or
+ * numbers. */
 #include "scalar.h"
 
 #define UNARY(name, forward, gradient, saved) \

@@ -183,7 +183,8 @@ def clamp(x, lo, hi):
     device, x = _flat("clamp", x)
     y = device.empty(x.shape, _F32)
     if y.size:
-        device.launch("elementwise", "clamp", device.spread(y.size), (x, y, *_limits(lo, hi), y.size))
+        device.launch("elementwise", "clamp", device.spread(y.size),
+                      (x, y, *_limits(lo, hi), y.size))
     return y
 
 

@@ -72,8 +72,8 @@ class Device:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         dtype = np.dtype(dtype)
         if dtype.name not in DTYPES:
-            raise TypeError(f"{self.name} has no {dtype.name}; it computes in float32, int64, int32, "
-                            "uint8 and bool, and stores float16 and bfloat16")
+            raise TypeError(f"{self.name} has no {dtype.name}; it computes in float32, int64, "
+                            "int32, uint8 and bool, and stores float16 and bfloat16")
         x = DeviceArray(self, None, shape, dtype)
         if x.size > LARGEST:
             raise ValueError(f"an array of shape {shape} has {x.size} elements; on {self.name} at "
@@ -142,7 +142,7 @@ class Device:
 
     def check(self) -> None:
         """Raise an IndexError for what a kernel noted since the last check."""
-        if not self._unchecked:
+        if self._fault is None or not self._unchecked:
             return
         self._unchecked = False
         noted = np.empty(3, np.int64)

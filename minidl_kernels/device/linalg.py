@@ -41,8 +41,8 @@ def _batch(lead, *arrays):
     axes = [(n, *[s[i] for _, s in full]) for i, n in enumerate(lead) if n != 1]
     merged: list[tuple] = []
     for n, *s in axes:
-        if merged and all([before == n * step for before, step in zip(merged[-1][1:], s,
-                                                                      strict=True)]):
+        if merged and all(before == n * step for before, step in zip(merged[-1][1:], s,
+                                                                      strict=True)):
             merged[-1] = (merged[-1][0] * n, *s)
         else:
             merged.append((n, *s))

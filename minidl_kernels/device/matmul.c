@@ -28,7 +28,8 @@ KERNEL(matmul, 256, IN(float, A), IN(float, B), OUT(float, C), VAL(Gemm, s))
     for (int k0 = 0; k0 < s.K; k0 += DEPTH) {
         for (int e = THREAD; e < TILE * DEPTH; e += THREADS) {
             /* neighbours in memory go to neighbouring threads */
-            int r = s.a_column == 1 ? e / DEPTH : e % TILE, k = s.a_column == 1 ? e % DEPTH : e / TILE;
+            int r = s.a_column == 1 ? e / DEPTH : e % TILE;
+            int k = s.a_column == 1 ? e % DEPTH : e / TILE;
             left[k][r] = row0 + r < s.M && k0 + k < s.K
                 ? a[(int64_t)(row0 + r) * s.a_row + (int64_t)(k0 + k) * s.a_column] : 0.0f;
             r = s.b_row == 1 ? e / DEPTH : e % TILE;

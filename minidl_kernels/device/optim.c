@@ -21,7 +21,8 @@ KERNEL(adam, 256, OUT(float, params), IN(float, grads), OUT(float, m), OUT(float
         v1 = FMA(1.0f - adam.beta2, d * d - v1, v1);
         mi[i] = m1;
         vi[i] = v1;
-        p[i] = w * adam.decay - adam.step_size * (m1 / (S_SQRT(v1) / adam.root_correction + adam.eps));
+        d = m1 / (S_SQRT(v1) / adam.root_correction + adam.eps);
+        p[i] = w * adam.decay - adam.step_size * d;
     }
 }
 

@@ -5,18 +5,20 @@
 KERNEL(uniform, 256, OUT(float, y), VAL(Stream, stream), VAL(int, n))
 {
     const int first = 4 * INDEX;
-    Words r = STREAM_BLOCK(stream, INDEX);
-    for (int j = 0; j < 4; j++)
-        if (first + j < n) y[first + j] = (float)(int32_t)(r.w[j] >> 8) * 5.9604644775390625e-8f;
+    uint32_t w[4];
+    STREAM_BLOCK(stream, INDEX, w);
+    UNROLL for (int j = 0; j < 4; j++)
+        if (first + j < n) y[first + j] = (float)(int32_t)(w[j] >> 8) * 5.9604644775390625e-8f;
 }
 
 KERNEL(dropout, 256, IN(float, x), OUT(float, y), VAL(Stream, stream), VAL(uint32_t, threshold),
        VAL(float, scale), VAL(int, n))
 {
     const int first = 4 * INDEX;
-    Words r = STREAM_BLOCK(stream, INDEX);
-    for (int j = 0; j < 4; j++)
-        if (first + j < n) y[first + j] = x[first + j] * (r.w[j] < threshold ? 0.0f : scale);
+    uint32_t w[4];
+    STREAM_BLOCK(stream, INDEX, w);
+    UNROLL for (int j = 0; j < 4; j++)
+        if (first + j < n) y[first + j] = x[first + j] * (w[j] < threshold ? 0.0f : scale);
 }
 
 /* (a + 1/2) 2^-32, rounded once */
@@ -41,10 +43,11 @@ DEVICE float turned(uint32_t b, int32_t q) {
 KERNEL(normal, 256, OUT(float, y), VAL(Stream, stream), VAL(int, n))
 {
     const int first = 4 * INDEX;
-    Words r = STREAM_BLOCK(stream, INDEX);
-    for (int j = 0; j < 4; j++)
+    uint32_t w[4];
+    STREAM_BLOCK(stream, INDEX, w);
+    UNROLL for (int j = 0; j < 4; j++)
         if (first + j < n)
-            y[first + j] = radius(r.w[j & 2]) * turned(r.w[(j & 2) + 1], j & 1 ? 0 : 1);
+            y[first + j] = radius(w[j & 2]) * turned(w[(j & 2) + 1], j & 1 ? 0 : 1);
 }
 
 /* Two 64-bit numbers of a block; `range` 0 keeps all bits, else low + (bits * range) // 2^64 */
@@ -52,9 +55,10 @@ KERNEL(bits64, 256, OUT(int64_t, y), VAL(Stream, stream), VAL(int64_t, low), VAL
        VAL(int, n))
 {
     const int first = 2 * INDEX;
-    Words r = STREAM_BLOCK(stream, INDEX);
-    for (int j = 0; j < 2; j++) {
-        uint64_t a = r.w[2 * j + 1], b = r.w[2 * j], c = range >> 32, d = range & 0xFFFFFFFFu;
+    uint32_t w[4];
+    STREAM_BLOCK(stream, INDEX, w);
+    UNROLL for (int j = 0; j < 2; j++) {
+        uint64_t a = w[2 * j + 1], b = w[2 * j], c = range >> 32, d = range & 0xFFFFFFFFu;
         uint64_t middle = a * d + (b * d >> 32), rest = b * c + (middle & 0xFFFFFFFFu);
         uint64_t scaled = a * c + (middle >> 32) + (rest >> 32);
         if (first + j < n)

@@ -41,7 +41,10 @@ def _cuda(name, threads, arguments):
     spelled = {"IN": "const {0} *__restrict__ {1}", "OUT": "{0} *__restrict__ {1}",
                "VAL": "const {0} {1}"}
     listed = ", ".join(spelled[kind].format(type_, arg) for kind, type_, arg in arguments)
-    return f'extern "C" __global__ void __launch_bounds__({threads}) k_{name}({listed})\n{{\n'
+    # 512 threads on a multiprocessor leave 128 registers to each; without a number the compiler
+    # spills a few to have more threads
+    bounds = f"__launch_bounds__({threads}, {max(1, 512 // threads)})"
+    return f'extern "C" __global__ void {bounds} k_{name}({listed})\n{{\n'
 
 
 def _metal(name, threads, arguments):

@@ -9,7 +9,7 @@ from minidl_kernels.device.interface import Device
 
 __all__ = ["OpenCLDevice", "open_device"]
 
-# Without these a formula of scalar_math.h may lose its last bits; never -cl-fast-relaxed-math.
+# Never -cl-fast-relaxed-math: the formulas of scalar_math.h rely on the order of operations.
 _OPTIONS = ["-cl-std=CL1.2", "-w"]
 
 
@@ -27,7 +27,7 @@ class OpenCLDevice(Device):
         self.description = f"{device.name.strip()} ({device.platform.name.strip()})"
         divide = "CORRECTLY_ROUNDED_DIVIDE_SQRT"
         precise = getattr(cl.device_fp_config, divide, 0) & device.single_fp_config
-        self._options = [*_OPTIONS, *(["-cl-fp32-correctly-rounded-divide-sqrt"] if precise else [])]
+        self._options = _OPTIONS + (["-cl-fp32-correctly-rounded-divide-sqrt"] if precise else [])
         super().__init__()
 
     def alloc(self, nbytes):

@@ -77,7 +77,7 @@ def test_values(be, a):
     assert a[1, 2, 3, 4].item() == 119 and float(a[0, 0, 0, 1]) == 1 and bool(a[0, 0, 0, 1])
     assert a[0, 0, 0].tolist() == [0, 1, 2, 3, 4] and len(a) == 2
     assert a.strides == A.strides and a.nbytes == A.nbytes
-    assert "DeviceArray((2, 3, 4, 5), float32, on opencl)" == repr(a)
+    assert repr(a) == "DeviceArray((2, 3, 4, 5), float32, on opencl)"
     with pytest.raises(TypeError, match="has no float64"):
         be.array(np.zeros(2))
 

@@ -55,8 +55,8 @@ def test_gradients_of_one_operand(be, draw):
     for kind in "xy":
         chosen = [i for i, n in enumerate(names) if reference.UNARY[n] == kind]
         for i in chosen if kind == "y" else chosen[:1]:
-            got = everything(be, "S_UNARY", {"g": g, "s": saved[i]}, "f_##name##_grad(g_[i], s_[i])",
-                             len(names))
+            got = everything(be, "S_UNARY", {"g": g, "s": saved[i]},
+                             "f_##name##_grad(g_[i], s_[i])", len(names))
             for k in [i] if kind == "y" else chosen:
                 grad = getattr(reference, names[k] + "_grad")
                 close(got[k], grad(g.astype("float64"), saved[k].astype("float64")), names[k])

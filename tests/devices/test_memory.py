@@ -1,6 +1,7 @@
 """The pool of blocks, without a device."""
 
 import gc
+import itertools
 
 from minidl_kernels.device.memory import Block, Pool, bucket
 
@@ -27,7 +28,7 @@ def test_blocks_do_not_overlap_and_are_aligned():
     blocks = [pool.take(n) for n in (1, 600, 700, 5000, 512, 33333)]
     spans = sorted((b.segment, b.offset, b.offset + b.nbytes) for b in blocks)
     assert all(b.offset % 512 == 0 for b in blocks)
-    for (s, _, end), (t, start, _) in zip(spans, spans[1:], strict=False):
+    for (s, _, end), (t, start, _) in itertools.pairwise(spans):
         assert s != t or end <= start
 
 

@@ -27,7 +27,7 @@ def test_signature_and_spelling():
     text, _ = source.render("opencl", "norm", {"ROW_THREADS": 32})
     assert "__global const float *restrict x = x_ + x_at;" in text
     text, _ = source.render("cuda", "norm", {"ROW_THREADS": 32})
-    assert '__launch_bounds__(32) k_softmax(const float *__restrict__ x' in text
+    assert '__launch_bounds__(32, 16) k_softmax(const float *__restrict__ x' in text
 
 
 def test_macros_name_the_types():
