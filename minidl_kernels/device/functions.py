@@ -11,5 +11,6 @@ from minidl_kernels.device.loss import *
 from minidl_kernels.device.move import *
 from minidl_kernels.device.norm import *
 from minidl_kernels.device.optim import *
+from minidl_kernels.device.random import *
 from minidl_kernels.device.reduce import *
 from minidl_kernels.device.rotary import *
