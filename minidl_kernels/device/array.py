@@ -1,7 +1,8 @@
 """An array on a device: a block of its memory seen with a shape and strides, as an ndarray is.
 
 Only what ops need: views cost nothing, assignment and conversion launch a kernel, values come to
-the host by .numpy() alone. NumPy's functions refuse it, since they would fetch it silently.
+the host by .numpy() alone. NumPy's functions and Python's operators run on the device where
+protocol.py lists them, and refuse it elsewhere, since they would fetch it silently.
 """
 
 import math
@@ -9,6 +10,7 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 __all__ = ["DTYPES", "DeviceArray", "as_view", "contiguous_steps"]
 
@@ -37,11 +39,10 @@ def contiguous_steps(shape):
     return tuple(reversed(steps))
 
 
-class DeviceArray:
+class DeviceArray(NDArrayOperatorsMixin):
     """shape, steps (strides in elements) and offset (in elements) over a block of a device."""
 
     __slots__ = ("block", "device", "dtype", "offset", "shape", "size", "steps")
-    __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, device, block, shape, dtype, steps=None, offset=0):
@@ -186,6 +187,34 @@ class DeviceArray:
 
     def tolist(self):
         return self.numpy().tolist()
+
+    def take(self, index, axis):
+        return np.take(self, index, axis)
+
+    def sum(self, axis=None, keepdims=False):
+        return np.sum(self, axis, keepdims=keepdims)
+
+    def max(self, axis=None):
+        return np.max(self, axis)
+
+    def min(self, axis=None):
+        return np.min(self, axis)
+
+    def all(self, axis=None):
+        return np.all(self, axis)
+
+    def any(self, axis=None):
+        return np.any(self, axis)
+
+    def __array_function__(self, func, types, args, kwargs):
+        from minidl_kernels.device.protocol import array_function
+
+        return array_function(func, args, kwargs)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        from minidl_kernels.device.protocol import array_ufunc
+
+        return array_ufunc(ufunc, method, inputs, out, **kwargs)
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"this array is on {self.device.name}; NumPy needs it on the CPU: use "
