@@ -8,7 +8,7 @@ from minidl_kernels.device.layout import broadcast_shape, kernel_type, layout, o
 
 __all__ = ["add_at", "arange_like", "assign", "broadcast_to", "cast", "concatenate", "contiguous",
            "copy", "embedding", "embedding_grad", "fill_", "flip", "gather", "index_add_rows",
-           "roll", "scatter", "stack", "take_rows", "tril", "triu", "where", "where_grad"]
+           "one_hot", "roll", "scatter", "stack", "take_rows", "tril", "triu", "where", "where_grad"]
 
 
 def _copy_into(dst, src):
@@ -177,6 +177,13 @@ def arange_like(x, first, step, n):
 
 
 # ---------------------------------------------------------------------------------- by index
+
+def one_hot(x, n):
+    """Class ids as rows of n zeros with a one, int64; ids out of range give zeros."""
+    from minidl_kernels.device.elementwise import eq
+
+    return cast(eq(x[..., None], arange_like(x, 0, 1, n)), np.int64)
+
 
 def take_rows(x, idx, name="take_rows"):
     """x[idx] for an integer array idx. x [V, ...], idx [...] -> [*idx.shape, *x.shape[1:]]"""

@@ -40,7 +40,7 @@ def _groups(name, *lists):
                              "in size")
 
     def segments(t):
-        return tuple([id(x.block.segment) for x in t])
+        return tuple([x.block.number for x in t])
 
     for _, members in groupby(sorted(tuples, key=segments), key=segments):
         together = list(members)
