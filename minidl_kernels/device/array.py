@@ -126,7 +126,11 @@ class DeviceArray(NDArrayOperatorsMixin):
                           self.offset + (start if n else 0))
 
     def __getitem__(self, key):
-        """A view by integers, slices, None and ... ; other indices are for take and gather."""
+        """A view by integers, slices, None and ... ; a copy by integer arrays and masks."""
+        from minidl_kernels.device.index import get_items, is_basic
+
+        if not is_basic(key):
+            return get_items(self, key)
         items = list(key) if isinstance(key, tuple) else [key]
         used = sum([i is not None and i is not Ellipsis for i in items])
         if used > self.ndim:
@@ -159,14 +163,19 @@ class DeviceArray(NDArrayOperatorsMixin):
                 offset += int(item) % n * self.steps[axis]
                 axis += 1
             else:
-                raise TypeError("a device array takes integers, slices, None and ... as indices, "
-                                f"not {type(item).__name__}")
+                raise TypeError("a device array takes integers, slices, None, ..., integer arrays "
+                                f"and masks as indices, not {type(item).__name__}")
         return self._view(tuple(shape), tuple(steps), offset)
 
     # ------------------------------------------------------------------------- work on it
 
     def __setitem__(self, key, value):
         """Write a number or an array, broadcast and converted, into a part."""
+        from minidl_kernels.device.index import is_basic, set_items
+
+        if not is_basic(key):
+            set_items(self, key, value)
+            return
         self.backend.assign(self[key], value)
 
     def copy(self):

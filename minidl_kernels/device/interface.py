@@ -19,7 +19,7 @@ __all__ = ["Device", "FAULTS"]
 LARGEST = 2**31 - 1
 # Whose index a kernel found out of range, by the code it left in device.fault.
 FAULTS = ("", "embedding", "embedding_grad", "index_add_rows", "cross_entropy", "gather", "scatter",
-          "take_rows", "add_at")
+          "take_rows", "add_at", "index")
 _PACK = {"int": "i", "float": "f", "int32_t": "i", "uint32_t": "I", "int64_t": "q",
          "uint64_t": "Q", "uint8_t": "B", "uint16_t": "H"}
 

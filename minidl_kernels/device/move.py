@@ -188,7 +188,7 @@ def one_hot(x, n):
 
 def take_rows(x, idx, name="take_rows"):
     """x[idx] for an integer array idx. x [V, ...], idx [...] -> [*idx.shape, *x.shape[1:]]"""
-    x, idx = contiguous(x), contiguous(_int64(idx))
+    x, idx = contiguous(x), contiguous(_int64(idx, x.device))
     y = x.device.empty((*idx.shape, *x.shape[1:]), x.dtype)
     if y.size:
         width = y.size // idx.size
@@ -198,7 +198,10 @@ def take_rows(x, idx, name="take_rows"):
     return y
 
 
-def _int64(idx):
+def _int64(idx, device):
+    """An index as int64 on a device; arrays of the host are copied to it."""
+    if not isinstance(idx, DeviceArray):
+        return device.array(np.asarray(idx, np.int64))
     return idx if idx.dtype == np.int64 else cast(idx, np.int64)
 
 
@@ -219,7 +222,7 @@ def index_add_rows(dst, idx, src):
 
 
 def _add_rows(dst, idx, src, skip, name):
-    idx, src = contiguous(_int64(idx)), contiguous(src)
+    idx, src = contiguous(_int64(idx, dst.device)), contiguous(src)
     if not dst.contiguous:
         raise ValueError(f"{name}: the array that is added to must be contiguous")
     if src.size:
@@ -238,7 +241,7 @@ def add_at(values, places, shape):
 
 def gather(x, axis, index):
     """y[i, j] = x[i, index[i, j]] for axis 1, and likewise for any axis."""
-    index = _int64(index)
+    index = _int64(index, x.device)
     y = x.device.empty(index.shape, x.dtype)
     if y.size:
         steps = (*x.steps[:axis], 0, *x.steps[axis + 1:])
@@ -254,7 +257,7 @@ def scatter(x, axis, index, src, add):
 
     What is put twice in one place ends as the last, or added in order of j.
     """
-    y, index = copy(x), _int64(index)
+    y, index = copy(x), _int64(index, x.device)
     if not index.size:
         return y
     device = x.device

@@ -8,6 +8,7 @@ depend on all values at once and are computed by NumPy.
 import numpy as np
 
 from minidl_kernels.device.array import DeviceArray
+from minidl_kernels.device.index import multi_index
 
 __all__ = ["array_function", "array_ufunc", "take"]
 
@@ -130,6 +131,8 @@ def _repeat(x, repeats, axis=None):
 def take(x, index, axis):
     """x at the positions of an integer array along an axis, whose dims take the axis's place."""
     be = x.backend
+    if not isinstance(index, DeviceArray):
+        index = x.device.array(np.asarray(index, np.int64))
     rows = be.take_rows(_moveaxis(x, axis, 0), index)
     order = list(range(index.ndim, index.ndim + axis % x.ndim))
     rest = [d for d in range(index.ndim, rows.ndim) if d not in order]
@@ -139,6 +142,18 @@ def take(x, index, axis):
 def _put_along_axis(x, indices, values, axis):
     be = x.backend
     be.assign(x, be.scatter(x, axis % x.ndim, indices, values, False))
+
+
+def _broadcast_arrays(*arrays, subok=False):
+    device = next(a for a in arrays if isinstance(a, DeviceArray)).device
+    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    placed = [a if isinstance(a, DeviceArray) else device.array(a) for a in arrays]
+    return [device.backend.broadcast_to(a, shape) for a in placed]
+
+
+def _ravel_multi_index(arrays, sizes):
+    device = next(a for a in arrays if isinstance(a, DeviceArray)).device
+    return multi_index(device, arrays, sizes)
 
 
 def _reduced(name):
@@ -175,7 +190,9 @@ _FUNCTIONS = {
     np.count_nonzero: lambda x, axis=None: x.backend.count_nonzero(x, _axes(x, axis)),
     np.isneginf: lambda x: x.backend.eq(x, -np.inf),
     np.zeros_like: lambda x: x.backend.zeros(x.shape, x.dtype),
-    np.cumsum: lambda x, axis: x.backend.cumsum(x, axis % x.ndim),
+    np.broadcast_arrays: _broadcast_arrays, np.ravel_multi_index: _ravel_multi_index,
+    np.cumsum: lambda x, axis=None: x.backend.cumsum(
+        x.reshape((-1,)) if axis is None else x, 0 if axis is None else axis % x.ndim),
 }
 _FETCHED = (np.sort, np.argsort, np.argpartition, np.unique, np.argwhere, np.flatnonzero,
             np.cumprod)

@@ -65,6 +65,19 @@ KERNEL(take_rows, 256, IN(T, x), IN(int64_t, idx), OUT(T, y), OUT(int64_t, fault
     }
 }
 
+/* y[idx[r]] = src[r]. y [V, C], idx [N], src [N, C]; one of the values where an index is repeated */
+KERNEL(put_rows, 256, OUT(T, y), IN(int64_t, idx), IN(T, src), OUT(int64_t, fault), VAL(int, n),
+       VAL(int, C), VAL(int, V), VAL(int, code))
+{
+    int i = INDEX;
+    if (i < n) {
+        int64_t row = idx[i / C];
+        const int wrong = row < 0 || row >= V;
+        CHECKED(row, V, code, fault)
+        if (!wrong) y[row * C + i % C] = src[i];
+    }
+}
+
 /* y = x[..., index, ...]: element i of the index lies at pa, its line of x at pb */
 KERNEL(gather, 256, IN(int64_t, index), IN(T, x), OUT(T, y), OUT(int64_t, fault), VAL(int, size),
        VAL(int, step), VAL(int, code), VAL(Layout, at))
