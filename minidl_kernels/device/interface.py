@@ -122,13 +122,14 @@ class Device:
         """The grid that gives every one of n elements a thread."""
         return -(-n // threads), 1, 1
 
-    def gemm(self, a, b, c, sizes, strides, batch, alpha=1.0, beta=0.0) -> None:
-        """c = alpha a b + beta c; sizes (M, N, K), strides (row, column, outer, inner) of each."""
+    def gemm(self, a, b, c, sizes, strides, batch, alpha=1.0, beta=0.0, bias=None) -> None:
+        """c = alpha a b + beta c + bias[N]; sizes (M, N, K), strides (row, column, outer, inner)
+        of a, b and c, batch (outer, inner)."""
         m, n, k = sizes
-        packed = struct.pack("16i2f", m, n, k, batch[1], *strides[0], *strides[1], *strides[2],
-                             alpha, beta)
+        packed = struct.pack("16i2fi", m, n, k, batch[1], *strides[0], *strides[1], *strides[2],
+                             alpha, beta, bias is not None)
         self.launch("matmul", "matmul", (-(-n // 64), -(-m // 64), batch[0] * batch[1]),
-                    (a, b, c, packed))
+                    (a, b, c, bias, packed))
 
     # ----------------------------------------------------------------------------- faults
 

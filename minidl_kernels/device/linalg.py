@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from minidl_kernels.device.elementwise import add_
 from minidl_kernels.device.layout import broadcast_shape, same_device, steps_in
 from minidl_kernels.device.move import contiguous
 
@@ -15,6 +14,11 @@ _F32 = np.dtype(np.float32)
 
 def matmul(a, b):
     """a[..., M, K] @ b[..., K, N] -> [..., M, N]."""
+    return _product(a, b, None)
+
+
+def _product(a, b, bias):
+    """a @ b + bias[N]."""
     device = same_device("matmul", a, b)
     for x in (a, b):
         if x.dtype != _F32:
@@ -24,11 +28,12 @@ def matmul(a, b):
     lead = broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     if b.ndim == 2 and a.ndim > 2 and a.contiguous:  # one tall product instead of a batch
-        return matmul(a.reshape((-1, k)), b).reshape((*lead, m, n))
+        return _product(a.reshape((-1, k)), b, bias).reshape((*lead, m, n))
     y = device.empty((*lead, m, n), _F32)
     if y.size:
         batch, strides = _batch(lead, a, b, y)
-        device.gemm(*[x for x, _ in strides], (m, n, k), [s for _, s in strides], batch)
+        device.gemm(*[x for x, _ in strides], (m, n, k), [s for _, s in strides], batch,
+                    bias=bias)
     return y
 
 
@@ -57,17 +62,14 @@ def _batch(lead, *arrays):
 
 def linear(x, weight, bias):
     """x[..., K] @ weight[N, K]^T + bias[N]."""
-    rows = contiguous(x).reshape((-1, x.shape[-1])) if x.shape[-1] else None
-    n = weight.shape[0]
-    if rows is None:
-        y = weight.device.empty((*x.shape[:-1], n), _F32)
-        y[...] = 0
-    else:
-        y = matmul(rows, weight.T).reshape((*x.shape[:-1], n))
-    return y if bias is None else add_(y, bias)
+    lead, k = x.shape[:-1], x.shape[-1]
+    rows = contiguous(x).reshape((math.prod(lead), k))
+    bias = None if bias is None else contiguous(bias)
+    return _product(rows, weight.T, bias).reshape((*lead, weight.shape[0]))
 
 
 def linear_grad_weight(g, x):
     """g[..., N]^T @ x[..., K] -> [N, K]."""
-    return matmul(contiguous(g).reshape((-1, g.shape[-1])).T,
-                  contiguous(x).reshape((-1, x.shape[-1])))
+    rows = math.prod(g.shape[:-1])
+    return matmul(contiguous(g).reshape((rows, g.shape[-1])).T,
+                  contiguous(x).reshape((rows, x.shape[-1])))

@@ -1,4 +1,4 @@
-/* C = alpha A B + beta C for a batch of matrices of any strides: tiles of 64 x 64, sixteen elements
+/* C = alpha A B + beta C + bias for a batch of matrices of any strides: tiles of 64 x 64, sixteen elements
  * of C a thread. Where a vendor's BLAS fits it is faster; this is for what it does not take. */
 #define TILE 64
 #define DEPTH 16
@@ -10,10 +10,11 @@ typedef struct {
     int32_t b_row, b_column, b_outer, b_inner;
     int32_t c_row, c_column, c_outer, c_inner;
     float alpha, beta;
+    int32_t biased; /* bias [N] exists */
 } Gemm;
 
 /* Grid: column tiles, row tiles, batch */
-KERNEL(matmul, 256, IN(float, A), IN(float, B), OUT(float, C), VAL(Gemm, s))
+KERNEL(matmul, 256, IN(float, A), IN(float, B), OUT(float, C), IN(float, bias), VAL(Gemm, s))
 {
     SHARED(float, left, [DEPTH][TILE + 1]);
     SHARED(float, right, [DEPTH][TILE + 1]);
@@ -52,7 +53,9 @@ KERNEL(matmul, 256, IN(float, A), IN(float, B), OUT(float, C), VAL(Gemm, s))
         int r = row0 + ty * 4 + i, q = column0 + tx + 16 * j;
         if (r < s.M && q < s.N) {
             GLOBAL float *to = c + (int64_t)r * s.c_row + (int64_t)q * s.c_column;
-            *to = s.beta != 0.0f ? FMA(s.alpha, sums[i][j], s.beta * *to) : s.alpha * sums[i][j];
+            float v = s.beta != 0.0f ? FMA(s.alpha, sums[i][j], s.beta * *to)
+                                     : s.alpha * sums[i][j];
+            *to = s.biased ? v + bias[q] : v;
         }
     }
 }

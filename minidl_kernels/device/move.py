@@ -6,8 +6,8 @@ from minidl_kernels.device.array import DeviceArray, contiguous_steps
 from minidl_kernels.device.interface import FAULTS
 from minidl_kernels.device.layout import broadcast_shape, kernel_type, layout, operands, steps_in
 
-__all__ = ["add_at", "arange_like", "assign", "broadcast_to", "cast", "concatenate", "contiguous",
-           "copy", "embedding", "embedding_grad", "fill_", "flip", "gather", "index_add_rows",
+__all__ = ["add_at", "arange_like", "assign", "broadcast_to", "cast", "concatenate", "consecutive",
+           "contiguous", "copy", "embedding", "embedding_grad", "fill_", "flip", "gather", "index_add_rows",
            "one_hot", "roll", "scatter", "stack", "take_rows", "tril", "triu", "where",
            "where_grad"]
 
@@ -122,6 +122,25 @@ def concatenate(arrays, axis):
         assign(y[(*[slice(None)] * axis, slice(at, at + n))], x)
         at += n
     return y
+
+
+def consecutive(arrays, axis, shape):
+    """The array of `shape` whose pieces along an axis the arrays already are, or None.
+
+    Attention writes dq, dk and dv into one packed array: putting them together costs nothing.
+    """
+    first, steps = arrays[0], contiguous_steps(shape)
+    if first is None:
+        return None
+    offset = first.offset
+    for x in arrays:
+        if x is None or x.block is not first.block or x.offset != offset or [
+                n for n, s, step in zip(x.shape, x.steps, steps, strict=True)
+                if n != 1 and s != step]:
+            return None
+        offset += x.shape[axis] * steps[axis]
+    total = sum([x.shape[axis] for x in arrays])
+    return first._view(tuple(shape), steps) if total == shape[axis] else None
 
 
 def stack(arrays, axis):

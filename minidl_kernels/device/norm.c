@@ -82,10 +82,10 @@ KERNEL(layer_norm_grad, ROW_THREADS, IN(float, g), IN(float, x), IN(float, weigh
     }
 }
 
-/* Of a chunk of rows: part[0, chunk] = sum(g xhat), part[1, chunk] = sum(g); one thread a column.
- * Without `centred` (RMSNorm) mean is not read. */
+/* dweight[chunk] = sum(g xhat) and dbias[chunk] = sum(g) of a chunk of rows, one thread a column.
+ * Without `centred` (RMSNorm) there is neither a mean nor a bias. */
 KERNEL(norm_grad_weight, 64, IN(float, g), IN(float, x), IN(float, mean), IN(float, rstd),
-       OUT(float, part), VAL(int, rows), VAL(int, n), VAL(int, chunk), VAL(int, chunks),
+       OUT(float, dweight), OUT(float, dbias), VAL(int, rows), VAL(int, n), VAL(int, chunk),
        VAL(int, centred))
 {
     const int column = BLOCK_X * THREADS + THREAD, end = MIN(rows, (BLOCK_Y + 1) * chunk);
@@ -96,8 +96,8 @@ KERNEL(norm_grad_weight, 64, IN(float, g), IN(float, x), IN(float, mean), IN(flo
             sum_g += d;
             sum_gx = FMA(d, (centred ? v - mean[r] : v) * rstd[r], sum_gx);
         }
-        part[(int64_t)BLOCK_Y * n + column] = sum_gx;
-        if (centred) part[(int64_t)(chunks + BLOCK_Y) * n + column] = sum_g;
+        dweight[(int64_t)BLOCK_Y * n + column] = sum_gx;
+        if (centred) dbias[(int64_t)BLOCK_Y * n + column] = sum_g;
     }
 }
 

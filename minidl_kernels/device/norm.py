@@ -83,23 +83,23 @@ def layer_norm_grad(g, x, weight, mean, rstd, need):
         dx = x.device.empty(x.shape, _F32)
         _launch("layer_norm_grad", x, n, (g, x, flat, mean, rstd, dx, n, parts))
     if (need[1] and weight is not None) or need[2]:
-        both = _weight_grad(g, x, n, mean, rstd)
-        dweight = both[0].reshape(weight.shape) if need[1] and weight is not None else None
-        dbias = both[1] if need[2] else None
+        dweight, dbias = _weight_grad(g, x, n, mean, rstd)
+        dweight = dweight.reshape(weight.shape) if need[1] and weight is not None else None
+        dbias = dbias if need[2] else None
     return dx, dweight, dbias
 
 
 def _weight_grad(g, x, n, mean, rstd):
-    """[2, n]: sum(g xhat) and sum(g) over the rows; [1, n] for RMSNorm, which has no mean."""
-    rows, kinds = x.size // max(n, 1), 1 if mean is None else 2
-    chunk = max(32, -(-rows // 128))
+    """sum(g xhat) and sum(g) over the rows, [n]; without a mean (RMSNorm) only the first."""
+    rows = x.size // max(n, 1)
+    chunk = max(512, -(-rows // 64))
     chunks = max(1, -(-rows // chunk))
-    part = x.device.empty((kinds, chunks, n), _F32)
+    parts = [x.device.empty((chunks, n), _F32) for _ in range(1 if mean is None else 2)]
     if n:
         x.device.launch("norm", "norm_grad_weight", (-(-n // 64), chunks, 1),
-                        (g, x, mean, rstd, part, rows, n, chunk, chunks, kinds - 1),
+                        (g, x, mean, rstd, parts[0], parts[-1], rows, n, chunk, len(parts) - 1),
                         ROW_THREADS=32 if n <= 128 else 256)
-    return part[:, 0] if chunks == 1 else sum_over(part, (1,), False)
+    return [p.reshape((n,)) if chunks == 1 else sum_over(p, (0,), False) for p in parts]
 
 
 def rms_norm(x, weight, eps):

@@ -70,7 +70,7 @@ def _passes(op, x, outer, n, inner, result, divisor):
         length, number = _chunks(outer, n, 4096)
         grid = (outer, number, 1)
     else:
-        length, number = _chunks(-(-lines // 256), n, 64)
+        length, number = _chunks(-(-lines // 256), n, 512)
         grid = (-(-lines // 256), number, 1)
     y = device.empty((outer, number, inner), result)
     last = divisor if number == 1 else 1

@@ -71,6 +71,17 @@ def test_joining(be, draw):
         np.testing.assert_array_equal(got, np.stack(same, axis))
 
 
+def test_pieces_that_lie_in_a_row_are_one_array(be, draw):
+    x = be.array(draw(2, 9, 3))
+    parts = [x[:, :2], x[:, 2:3], x[:, 3:]]
+    whole = be.consecutive(parts, 1, (2, 9, 3))
+    assert whole.block is x.block and whole.contiguous
+    np.testing.assert_array_equal(whole.numpy(), x.numpy())
+    for wrong in ([parts[1], parts[0], parts[2]], [parts[0], None, parts[2]], parts[:2],
+                  [be.copy(p) for p in parts], [x[:, :2], x[:, 2:3], x[:, 4:]]):
+        assert be.consecutive(wrong, 1, (2, 9, 3)) is None
+
+
 def test_rearranging(be, draw):
     x = draw(3, 4, 5)
     a = be.array(x)
