@@ -89,11 +89,14 @@ class DeviceArray(NDArrayOperatorsMixin):
         return DeviceArray(self.device, self.block, shape, self.dtype, steps,
                            self.offset if offset is None else offset)
 
-    def reshape(self, *shape):
-        """The elements in another shape: a view where strides allow it, else a copy."""
+    def reshape(self, *shape, copy=None):
+        """The elements in another shape: a view where strides allow it, else a copy if it may."""
         shape = _shape(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape,
                        self.size)
         view = as_view(self, shape)
+        if view is None and copy is False:
+            raise ValueError(f"shape {self.shape} with strides {self.strides} cannot be seen as "
+                             f"{shape} without a copy")
         return self.copy().reshape(shape) if view is None else view
 
     def transpose(self, *axes):

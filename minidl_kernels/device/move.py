@@ -7,9 +7,9 @@ from minidl_kernels.device.interface import FAULTS
 from minidl_kernels.device.layout import broadcast_shape, kernel_type, layout, operands, steps_in
 
 __all__ = ["add_at", "arange_like", "assign", "broadcast_to", "cast", "concatenate", "consecutive",
-           "contiguous", "copy", "embedding", "embedding_grad", "fill_", "flip", "gather", "index_add_rows",
-           "one_hot", "roll", "scatter", "stack", "take_rows", "tril", "triu", "where",
-           "where_grad"]
+           "contiguous", "copy", "embedding", "embedding_grad", "fill_", "flip", "gather",
+           "index_add_rows", "one_hot", "roll", "scatter", "stack", "take_rows", "tril", "triu",
+           "where", "where_grad"]
 
 
 def _copy_into(dst, src):

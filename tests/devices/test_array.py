@@ -64,6 +64,9 @@ def test_wrong_indices_and_values(a):
         a.reshape(7, -1)
     with pytest.raises(ValueError, match="does not fit"):
         a[0, 0] = a[0]
+    assert a.reshape((6, 20), copy=False).block is a.block
+    with pytest.raises(ValueError, match="without a copy"):
+        a.T.reshape((6, 20), copy=False)
 
 
 def test_numpy_does_not_fetch_silently(a):
