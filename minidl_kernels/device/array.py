@@ -6,13 +6,14 @@ protocol.py lists them, and refuse it elsewhere, since they would fetch it silen
 """
 
 import math
+from functools import lru_cache
 from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-__all__ = ["DTYPES", "DeviceArray", "as_view", "contiguous_steps"]
+__all__ = ["DeviceArray", "as_view", "contiguous_steps", "kernel_type"]
 
 
 class _Flags(NamedTuple):
@@ -26,6 +27,13 @@ DTYPES = {"float32": "float", "int64": "int64_t", "int32": "int32_t", "uint8": "
           "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
 
 
+@lru_cache
+def kernel_type(dtype):
+    """What kernels call a NumPy dtype, None for those that devices do not have."""
+    return DTYPES.get(dtype.name)
+
+
+@lru_cache(4096)
 def contiguous_steps(shape):
     """Strides in elements of an array whose elements lie in order.
 

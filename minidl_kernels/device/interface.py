@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minidl_kernels.device.array import DTYPES, DeviceArray
+from minidl_kernels.device.array import DeviceArray, kernel_type
 from minidl_kernels.device.memory import Pool
 from minidl_kernels.device.source import render
 
@@ -71,7 +71,7 @@ class Device:
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         dtype = np.dtype(dtype)
-        if dtype.name not in DTYPES:
+        if kernel_type(dtype) is None:
             raise TypeError(f"{self.name} has no {dtype.name}; it computes in float32, int64, "
                             "int32, uint8 and bool, and stores float16 and bfloat16")
         x = DeviceArray(self, None, shape, dtype)
@@ -114,6 +114,9 @@ class Device:
         function, threads, packs = found
         if len(args) != len(packs):
             raise TypeError(f"kernel {name} takes {len(packs)} arguments, got {len(args)}")
+        if max(grid[1:]) > 65535:
+            raise ValueError(f"kernel {name}: a grid of {grid} blocks is more than a device takes "
+                             "(65535 along its second and third axis); use smaller batches")
         self.launches += 1
         self.run(function, grid, threads,
                  [struct.pack(p, a) if p else a for p, a in zip(packs, args, strict=True)])

@@ -5,20 +5,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from minidl_kernels.device.array import DTYPES, DeviceArray
+from minidl_kernels.device.array import DeviceArray, kernel_type
 
 __all__ = ["broadcast_shape", "kernel_type", "layout", "operands", "same_device", "steps_in"]
 
 _RANK = 6
 
 
-def kernel_type(dtype):
-    """What kernels call a dtype."""
-    return DTYPES[dtype.name]
-
-
 def broadcast_shape(name, *shapes):
     """The common shape, or a ValueError that names the operation."""
+    if len(set(shapes)) == 1:
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
