@@ -6,8 +6,8 @@ import pytest
 from minidl_kernels import reference
 
 # B, H, Hk, T, S, D, Dv
-SHAPES = [(1, 1, 1, 1, 1, 8, 8), (2, 4, 4, 37, 37, 16, 16), (1, 6, 2, 33, 70, 5, 9),
-          (1, 2, 1, 40, 24, 64, 64), (1, 1, 1, 19, 21, 80, 128)]
+SHAPES = [(1, 1, 1, 1, 1, 16, 16), (2, 4, 4, 37, 37, 16, 16), (1, 6, 2, 33, 70, 5, 9),
+          (1, 2, 1, 40, 24, 13, 16), (1, 2, 1, 19, 21, 80, 128)]
 
 
 def inputs(draw, B, H, Hk, T, S, D, Dv):
@@ -55,7 +55,7 @@ def test_dropout_is_the_cpus(be, check, draw, p):
 
 
 def test_packed_heads_are_read_and_written_without_copies(be, draw):
-    B, T, H, D = 2, 9, 3, 8
+    B, T, H, D = 2, 9, 3, 12
     whole = draw(B, T, 3 * H * D)
 
     def split(x):
@@ -79,7 +79,7 @@ def test_packed_heads_are_read_and_written_without_copies(be, draw):
 @pytest.mark.parametrize("need", [(True, False, False, False), (False, True, False, False),
                                   (False, False, True, False), (False, False, False, False)])
 def test_only_what_is_needed(be, check, draw, need):
-    arrays, g = inputs(draw, 1, 2, 2, 9, 9, 8, 8)
+    arrays, g = inputs(draw, 1, 2, 2, 9, 9, 9, 9)
     run(be, check, arrays, g, need=need)
 
 
