@@ -4,7 +4,12 @@ HOST computes float32 arrays of NumPy with the compiled kernels, EXACT every oth
 itself. Arrays of other devices carry their backend with them (`array.backend`).
 """
 
+import numpy as np
+
 from minidl_kernels import cpu as HOST
 from minidl_kernels import reference as EXACT
+from minidl_kernels.device.array import DeviceArray
 
-__all__ = ["EXACT", "HOST"]
+ARRAYS = (np.ndarray, DeviceArray)  # what a raw array can be
+
+__all__ = ["ARRAYS", "EXACT", "HOST", "DeviceArray"]

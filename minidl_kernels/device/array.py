@@ -97,6 +97,11 @@ class DeviceArray(NDArrayOperatorsMixin):
         return DeviceArray(self.device, self.block, shape, self.dtype, steps,
                            self.offset if offset is None else offset)
 
+    def seen(self, shape, strides, offset):
+        """Any part of the block: what np.ndarray(shape, dtype, self, offset, strides) is."""
+        size = self.itemsize
+        return self._view(shape, tuple([s // size for s in strides]), self.offset + offset // size)
+
     def reshape(self, *shape, copy=None):
         """The elements in another shape: a view where strides allow it, else a copy if it may."""
         shape = _shape(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape,

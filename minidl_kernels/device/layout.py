@@ -62,7 +62,11 @@ def operands(name, dtype, *values):
     A value is an array of `dtype`, or a number (also a NumPy scalar or 0-d array).
     """
     arrays = [v if isinstance(v, DeviceArray) else None for v in values]
-    same_device(name, *arrays)
+    device = same_device(name, *arrays)
+    for v in values:
+        if isinstance(v, np.ndarray) and v.ndim:
+            raise ValueError(f"{name}: one array is on {device.name}, the other on the CPU; move "
+                             "them to one place")
     for a in arrays:
         if a is not None and a.dtype != dtype:
             raise TypeError(f"{name}: expected arrays of {dtype}, got {a.dtype}")

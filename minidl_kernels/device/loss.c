@@ -40,24 +40,33 @@ KERNEL(cross_entropy, 256, IN(float, logits), IN(int64_t, targets), OUT(float, l
     }
 }
 
-KERNEL(cross_entropy_grad, 256, IN(float, g), IN(float, logits), IN(int64_t, targets),
-       IN(float, lse), OUT(float, d), VAL(int, V), VAL(int64_t, ignore_index),
-       VAL(float, smoothing))
+/* d of every row, from g[N], or with `shared` from g[1], divided by the number of rows that count
+ * where that is there */
+KERNEL(cross_entropy_grad, 256, IN(float, g), IN(float, count), IN(float, logits),
+       IN(int64_t, targets), IN(float, lse), OUT(float, d), VAL(int, V),
+       VAL(int64_t, ignore_index), VAL(float, smoothing), VAL(int, shared), VAL(int, counted))
 {
     const int64_t row = (int64_t)BLOCK_X * V, target = targets[BLOCK_X];
-    const float factor = g[BLOCK_X], log_sum = lse[BLOCK_X];
+    const float number = counted ? count[0] : 1.0f, log_sum = lse[BLOCK_X];
+    const float factor = number > 0.0f ? g[shared ? 0 : BLOCK_X] / number : 0.0f;
     for (int i = THREAD; i < V; i += THREADS)
         d[row + i] = target == ignore_index ? 0.0f : ROW_GRAD(logits[row + i], log_sum, factor);
 }
 
-/* Losses and, in the same pass, the gradient of factor * their sum */
-KERNEL(cross_entropy_both, 256, IN(float, logits), IN(int64_t, targets), OUT(float, losses),
-       OUT(float, d), OUT(int64_t, fault), VAL(int, V), VAL(int64_t, ignore_index),
-       VAL(float, smoothing), VAL(float, factor), VAL(int, code))
+/* mean = sum(losses) / count, count = how many targets are not ignored; one block */
+KERNEL(counted_mean, 256, IN(float, losses), IN(int64_t, targets), OUT(float, mean),
+       OUT(float, count), VAL(int, n), VAL(int64_t, ignore_index))
 {
     SHARED(float, shared, [THREADS]);
-    ROW_LOSS(logits, shared)
-    if (THREAD == 0) losses[BLOCK_X] = loss;
-    for (int i = THREAD; i < V; i += THREADS)
-        d[row + i] = ignored ? 0.0f : ROW_GRAD(logits[row + i], top + total, factor);
+    float total = 0.0f, number = 0.0f;
+    for (int i = THREAD; i < n; i += THREADS) {
+        total += losses[i];
+        number += targets[i] == ignore_index ? 0.0f : 1.0f;
+    }
+    BLOCK_SUM(total, total, shared);
+    BLOCK_SUM(number, number, shared);
+    if (THREAD == 0) {
+        mean[0] = total / number;
+        count[0] = number;
+    }
 }

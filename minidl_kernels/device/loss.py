@@ -6,7 +6,7 @@ from minidl_kernels.device.interface import FAULTS
 from minidl_kernels.device.layout import same_device
 from minidl_kernels.device.move import cast, contiguous
 
-__all__ = ["cross_entropy", "cross_entropy_both", "cross_entropy_grad"]
+__all__ = ["counted_mean", "cross_entropy", "cross_entropy_grad"]
 
 _F32 = np.dtype(np.float32)
 _CODE = FAULTS.index("cross_entropy")
@@ -37,23 +37,27 @@ def cross_entropy(logits, target, ignore_index, label_smoothing):
     return losses, lse
 
 
-def cross_entropy_grad(g, logits, target, lse, ignore_index, label_smoothing):
-    """g (softmax(x) - s / V - (1 - s) onehot(target)), 0 where ignored -> dlogits [N, V]"""
+def cross_entropy_grad(g, logits, target, lse, ignore_index, label_smoothing, count=None):
+    """g (softmax(x) - s / V - (1 - s) onehot(target)), 0 where ignored -> dlogits [N, V]
+
+    g is [N]; or 0-d, for every row, and divided by `count` (0-d) where that is given.
+    """
     device, logits, ids = _checked("cross_entropy_grad", logits, target, label_smoothing)
     d = device.empty(logits.shape, _F32)
     if d.size:
         device.launch("loss", "cross_entropy_grad", (ids.size, 1, 1),
-                      (contiguous(g), logits, ids, lse, d, logits.shape[1], ignore_index,
-                       label_smoothing))
+                      (contiguous(g), count, logits, ids, lse, d, logits.shape[1], ignore_index,
+                       label_smoothing, g.ndim == 0, count is not None))
     return d
 
 
-def cross_entropy_both(logits, target, ignore_index, label_smoothing, factor):
-    """(losses, dlogits) in one launch, dlogits being the gradient of factor * sum(losses)."""
-    device, logits, ids = _checked("cross_entropy", logits, target, label_smoothing)
-    losses, d = device.empty(ids.shape, _F32), device.empty(logits.shape, _F32)
-    if d.size:
-        device.launch("loss", "cross_entropy_both", (ids.size, 1, 1),
-                      (logits, ids, losses, d, device.fault, logits.shape[1], ignore_index,
-                       label_smoothing, factor, _CODE))
-    return losses, d
+def counted_mean(losses, target, ignore_index):
+    """(mean of the losses whose target is not ignored, how many they are), both 0-d arrays.
+
+    The number stays on the device: a training step must not wait for it.
+    """
+    device = same_device("cross_entropy", losses, target)
+    mean, count = (device.empty((), _F32) for _ in range(2))
+    device.launch("loss", "counted_mean", (1, 1, 1),
+                  (losses, contiguous(target), mean, count, losses.size, ignore_index))
+    return mean, count

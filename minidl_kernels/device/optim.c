@@ -48,6 +48,25 @@ KERNEL(sgd, 256, OUT(float, params), IN(float, grads), OUT(float, buffers), IN(i
     }
 }
 
+typedef struct {
+    float lr, new1, new2, decay, sign;
+} Lion;
+
+/* p = p decay - lr sign(m + (1 - beta1) (g - m)), m += (1 - beta2) (g - m) */
+KERNEL(lion, 256, OUT(float, params), IN(float, grads), OUT(float, m), IN(int64_t, table),
+       VAL(Lion, lion))
+{
+    GLOBAL float *p = params + ROW(0), *mi = m + ROW(2);
+    GLOBAL const float *g = grads + ROW(1);
+    const int n = (int)ROW(4);
+    for (int i = THREAD; i < n; i += THREADS) {
+        float d = lion.sign * g[i] - mi[i], u = FMA(lion.new1, d, mi[i]);
+        float step = u > 0.0f ? lion.lr : u < 0.0f ? -lion.lr : 0.0f;
+        p[i] = p[i] * lion.decay - step;
+        mi[i] = FMA(lion.new2, d, mi[i]);
+    }
+}
+
 /* part[block] = the sum of squares of one chunk */
 KERNEL(square_sums, 256, IN(float, x), OUT(float, part), IN(int64_t, table), VAL(int, at))
 {

@@ -10,9 +10,10 @@ from itertools import groupby
 
 import numpy as np
 
+from minidl_kernels.device.array import DeviceArray
 from minidl_kernels.device.layout import same_device
 
-__all__ = ["adam_", "clip_", "norm_of", "scale_", "sgd_", "total_norm"]
+__all__ = ["adam_", "clip_", "lion_", "norm_of", "scale_", "sgd_", "total_norm"]
 
 _CHUNK = 16384
 _tables: dict = {}
@@ -20,6 +21,9 @@ _tables: dict = {}
 
 def _plain(name, arrays):
     for x in arrays:
+        if not isinstance(x, DeviceArray):
+            raise ValueError(f"{name}: some arrays are on a device and one is on the CPU; make the "
+                             "optimizer, or load its state, when the parameters are in place")
         if x.dtype != np.float32 or not x.contiguous:
             raise ValueError(f"{name}: expected contiguous float32 arrays, got {x.dtype} of shape "
                              f"{x.shape}")
@@ -82,6 +86,14 @@ def sgd_(params, grads, buffers, lr, momentum, dampening, weight_decay, nesterov
     lists = (params, grads) if buffers is None else (params, grads, buffers)
     for device, arrays, table, rows in _groups("sgd_", *lists):
         device.launch("optim", "sgd", (rows, 1, 1), (*arrays[:2], arrays[-1], table, packed))
+
+
+def lion_(params, grads, m, lr, beta1, beta2, weight_decay, maximize):
+    """One step of Lion: the sign of a momentum."""
+    packed = struct.pack("5f", lr, 1 - beta1, 1 - beta2, 1 - lr * weight_decay,
+                         -1.0 if maximize else 1.0)
+    for device, arrays, table, rows in _groups("lion_", params, grads, m):
+        device.launch("optim", "lion", (rows, 1, 1), (*arrays, table, packed))
 
 
 def norm_of(arrays):

@@ -4,7 +4,7 @@ from minidl_kernels.reference.arrays import *
 from minidl_kernels.reference.attention import attention, attention_grad
 from minidl_kernels.reference.elementwise import *
 from minidl_kernels.reference.embedding import embedding, embedding_grad, index_add_rows
-from minidl_kernels.reference.index import add_at
+from minidl_kernels.reference.index import add_at, one_hot
 from minidl_kernels.reference.linalg import *
 from minidl_kernels.reference.logic import *
 from minidl_kernels.reference.loss import *

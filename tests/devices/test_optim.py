@@ -45,6 +45,15 @@ def test_sgd(be, draw, momentum, nesterov):
     agree(device[:2], host[:2])
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_lion(be, draw, maximize):
+    host, device = both(be, draw, 3)
+    for _ in range(2):
+        reference.lion_(*host, 0.01, 0.9, 0.99, 0.1, maximize)
+        be.lion_(*device, 0.01, 0.9, 0.99, 0.1, maximize)
+    agree(device, host)
+
+
 def test_norm_and_scaling(be, draw):
     host, device = both(be, draw, 1)
     norm = reference.total_norm(host[0])
