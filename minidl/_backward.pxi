@@ -36,6 +36,12 @@ cdef bint stealable(cnp.ndarray g):
             and isinstance(<object>base, Block) and Py_REFCNT(<object>base) == 1)
 
 
+cdef bint stealable_on_device(object g):
+    """The same of a device's array: its block has no other array over it."""
+    cdef object block = g.block
+    return Py_REFCNT(g) <= 2 and Py_REFCNT(block) == 2 and g.contiguous
+
+
 cdef int deliver_leaf(Tensor leaf, object g, dict hooked) except -1:
     """Add g to a leaf's .grad; with hooks it waits in `hooked` until the sum is complete."""
     cdef Tensor total
@@ -46,7 +52,7 @@ cdef int deliver_leaf(Tensor leaf, object g, dict hooked) except -1:
         return 0
     if leaf._grad is None:
         # g itself is never assigned to here: that would make Cython hold one more reference to it.
-        if cnp.PyArray_Check(g) and stealable(<cnp.ndarray>g):
+        if stealable(<cnp.ndarray>g) if cnp.PyArray_Check(g) else stealable_on_device(g):
             leaf._grad = wrap(g)
         else:
             leaf._grad = wrap(backend_of(g).copy(g))

@@ -19,7 +19,7 @@ import numpy as np
 
 from minidl import _strided, dtypes, errors
 from minidl._methods import TensorMethods
-from minidl_kernels import EXACT, HOST
+from minidl_kernels import ARRAYS, EXACT, HOST
 
 cnp.import_array()
 
@@ -317,7 +317,7 @@ cdef class Node:
                        [cell.cell_contents for cell in cells])
         for name, saved in kept:
             for array in saved if isinstance(saved, (tuple, list)) else (saved,):
-                if isinstance(array, np.ndarray):
+                if isinstance(array, ARRAYS):
                     epoch, writer = last_write(array)
                     if epoch > self.epoch:
                         raise errors.GradientError(

@@ -3,6 +3,8 @@
 cdef object root_of(object array):
     """The object that owns an array's memory: a Block, or the outermost foreign array."""
     cdef object base = array
+    if not cnp.PyArray_Check(array):
+        return array.block              # on a device
     while cnp.PyArray_Check(base) and (<cnp.ndarray>base).base != NULL:
         base = <object>(<cnp.ndarray>base).base
     return base
@@ -13,6 +15,8 @@ cdef tuple last_write(object array):
     root = root_of(array)
     if isinstance(root, Block):
         return (<Block>root).epoch, (<Block>root).writer
+    if not cnp.PyArray_Check(array):
+        return root.epoch, root.writer
     return _foreign.get(id(root), (0, None))
 
 
@@ -23,6 +27,9 @@ cdef int mark_written(object array, str name) except -1:
     if isinstance(root, Block):
         (<Block>root).epoch = _epoch
         (<Block>root).writer = name
+        return 0
+    if not cnp.PyArray_Check(array):
+        root.epoch, root.writer = _epoch, name
         return 0
     key = id(root)
     if key not in _foreign:
@@ -92,9 +99,6 @@ def check_writable(Tensor self, str name, bint record):
         what = "a leaf tensor" if owner is self else "a view of a leaf tensor"
         raise errors.GradientError(f"{name}: {what} that requires a gradient cannot be changed in "
                                    "place; do it under md.no_grad()")
-    if record and owner is not self and not cnp.PyArray_Check(self.array):
-        raise errors.UnsupportedError(f"{name}: a view on a device cannot be changed in place "
-                                      "while gradients are recorded; assign to the tensor it views")
     if cnp.PyArray_Check(self.array) and not self.array.flags.writeable:
         raise errors.ArgumentError(f"{name}: this tensor's memory is read-only (an expanded or "
                                    "mapped tensor); use .clone() first")

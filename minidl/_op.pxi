@@ -127,7 +127,7 @@ cdef object wrong_type(Op op, tuple args, tuple raw, error):
 cdef object apply(Op op, tuple args):
     """Unwrap, run on the arguments' backend, wrap, record."""
     cdef Py_ssize_t i, n = len(args)
-    cdef bint record = False, fast = False, exact = False
+    cdef bint record = False, fast = False, exact = False, host = False
     cdef Tensor t
     cdef int kind
     cdef tuple raw = PyTuple_New(n + 1)
@@ -140,6 +140,7 @@ cdef object apply(Op op, tuple args):
             record |= t._requires_grad
             a = t.array
             if cnp.PyArray_Check(a):
+                host = True
                 kind = cnp.PyArray_TYPE(<cnp.ndarray>a)
                 if kind == cnp.NPY_FLOAT32:
                     fast = True
@@ -158,7 +159,7 @@ cdef object apply(Op op, tuple args):
         PyTuple_SET_ITEM(raw, i + 1, a)
     if be is None:
         be = HOST if fast and not exact else EXACT
-    elif fast or exact:
+    elif host:
         raise mixed_devices(op, args)
     Py_INCREF(be)
     PyTuple_SET_ITEM(raw, 0, be)
@@ -215,8 +216,9 @@ cdef object record_node(Op op, tuple args, object out, object vjp):
 
 cdef inline Tensor attach(Tensor t, Node node):
     """Make `node` the origin of a tensor; integer results stay outside the graph."""
-    if not cnp.PyArray_Check(t.array) or cnp.PyArray_ISFLOAT(<cnp.ndarray>t.array) \
-            or cnp.PyArray_ISUSERDEF(<cnp.ndarray>t.array):     # bfloat16
+    if (t.array.dtype.kind == "f" if not cnp.PyArray_Check(t.array) else
+            cnp.PyArray_ISFLOAT(<cnp.ndarray>t.array)
+            or cnp.PyArray_ISUSERDEF(<cnp.ndarray>t.array)):     # bfloat16
         t.node = node
         t._requires_grad = True
     return t
@@ -233,10 +235,10 @@ cdef Tensor attach_slot(Tensor t, Node node, int slot):
 
 cdef int check_finite(Op op, tuple raw, object out) except -1:
     for array in out if type(out) is tuple else (out,):
-        if isinstance(array, np.ndarray) and array.dtype.kind == "f" \
+        if isinstance(array, ARRAYS) and array.dtype.kind == "f" \
                 and not np.isfinite(array).all():
             bad = [f"argument {i} already had some" for i, a in enumerate(raw[1:])
-                   if isinstance(a, np.ndarray) and a.dtype.kind == "f"
+                   if isinstance(a, ARRAYS) and a.dtype.kind == "f"
                    and not np.isfinite(a).all()]
             raise errors.NonFiniteError(
                 f"{op.__name__} produced NaN or inf in a result of shape {array.shape}; "

@@ -8,13 +8,26 @@ offsets say that for all of them.
 import numpy as np
 
 
+def address(x):
+    """Where the first element of an array lies, in bytes; on a device within a segment."""
+    return x.ctypes.data if isinstance(x, np.ndarray) else x.offset * x.itemsize
+
+
+def bounds(x):
+    """The first byte of an array's elements, and the one behind the last."""
+    first = address(x)
+    reach = [(n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)]
+    low, high = sum([r for r in reach if r < 0]), sum([r for r in reach if r > 0])
+    return first + low, first + high + x.itemsize if x.size else first
+
+
 def layout(base, view):
     """(items, base's place, view's place) of an array and a view of its memory.
 
     A place is (shape, strides, offset) in bytes from the first byte of the base.
     """
-    low, high = np.lib.array_utils.byte_bounds(base)
-    places = [(x.shape, x.strides, x.ctypes.data - low if x.size else 0) for x in (base, view)]
+    low, high = bounds(base)
+    places = [(x.shape, x.strides, address(x) - low if x.size else 0) for x in (base, view)]
     return -(-(high - low) // base.itemsize), *places
 
 
@@ -22,6 +35,8 @@ def shared(be, where, dtype):
     """Zeros that lie in new memory as base and view lie in theirs: (base, view)."""
     items, *places = where
     memory = be.zeros((items,), dtype)
+    if not isinstance(memory, np.ndarray):
+        return [memory.seen(*place) for place in places]
     return [np.ndarray(shape, dtype, memory, offset, strides) for shape, strides, offset in places]
 
 

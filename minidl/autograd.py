@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidl import errors
+from minidl import dtypes, errors
 from minidl._core import Tensor, detect_nonfinite_enabled, op, run_backward
 from minidl.grad_mode import (
     enable_grad,
@@ -11,6 +11,7 @@ from minidl.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from minidl_kernels import ARRAYS
 
 __all__ = [
     "Function", "detect_nonfinite", "enable_grad", "grad", "gradcheck", "inference_mode",
@@ -99,11 +100,11 @@ def _custom(name, forward, backward):
     """An op around a user's forward and backward, which see tensors."""
     def fn(be, *arrays):
         ctx = FunctionContext()
-        args = [Tensor(a) if isinstance(a, np.ndarray) else a for a in arrays]
+        args = [Tensor(a) if isinstance(a, ARRAYS) else a for a in arrays]
         with no_grad():
             out = forward(ctx, *args)
         several = isinstance(out, (tuple, list))
-        ctx.needs_input_grad = tuple(isinstance(a, np.ndarray) for a in arrays)
+        ctx.needs_input_grad = tuple(isinstance(a, ARRAYS) for a in arrays)
 
         def vjp(g, need):
             ctx.needs_input_grad = need
@@ -153,7 +154,8 @@ def recompute(fn, *args):
     state = default_generator.get_state()
     with no_grad():
         out = fn(*args)
-    anchor = Tensor(np.zeros((), np.float32), requires_grad=True)  # records even with no input grad
+    first = out[0] if isinstance(out, (tuple, list)) else out
+    anchor = first.new_zeros((), dtype=dtypes.float32, requires_grad=True)  # records in any case
 
     def replay(be, anchor, *arrays):
         several = isinstance(out, (tuple, list))
@@ -161,7 +163,7 @@ def recompute(fn, *args):
         def vjp(g, need):
             now = default_generator.get_state()
             default_generator.set_state(state)
-            inputs = [Tensor(a, requires_grad=n) if isinstance(a, np.ndarray) else a
+            inputs = [Tensor(a, requires_grad=n) if isinstance(a, ARRAYS) else a
                       for a, n in zip(arrays, need[1:], strict=True)]
             try:
                 with enable_grad():

@@ -98,8 +98,8 @@ def attention_weights(model: Any, ids: Sequence[int]) -> list[Any]:
         scores = (q @ k.transpose(-2, -1))[0] / layer.head_dim**0.5            # [H, T, T]
         if layer.causal:
             seen = np.tri(scores.shape[-1], dtype=bool)
-            scores = scores.masked_fill(ops.from_numpy(~seen), float("-inf"))
-        found.append(scores.softmax(-1).numpy())
+            scores = scores.masked_fill(ops.from_numpy(~seen).to(scores.device), float("-inf"))
+        found.append(scores.softmax(-1).cpu().numpy())
 
     layers = [m for m in model.modules() if isinstance(m, nn.MultiHeadAttention)]
     handles = [m.register_forward_pre_hook(watch, with_kwargs=True) for m in layers]

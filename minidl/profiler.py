@@ -25,6 +25,7 @@ import numpy as np
 
 from minidl import _core
 from minidl.optim import Optimizer
+from minidl_kernels import ARRAYS, DeviceArray
 from minidl_kernels.cpu.memory import memory_stats
 
 __all__ = ["profile", "record_function"]
@@ -46,13 +47,19 @@ _FLOPS: dict[str, Callable[[tuple[Any, ...], Any], float]] = {
 }
 
 
-def _arrays(values: tuple[Any, ...]) -> Iterator[np.ndarray]:
+def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
     """The arrays among arguments or results, those in tuples and lists too."""
     for value in values:
-        if isinstance(value, np.ndarray):
+        if isinstance(value, ARRAYS):
             yield value
         elif isinstance(value, (tuple, list)):
             yield from _arrays(tuple(value))
+
+
+def _share_memory(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return bool(np.may_share_memory(a, b))
+    return isinstance(a, DeviceArray) and isinstance(b, DeviceArray) and a.block is b.block
 
 
 class Event:
@@ -123,9 +130,13 @@ class profile:
         name = name.lstrip("_")
         with self._timed(name) as event:
             result = fn(*args)
-        taken, given = list(_arrays(args)), list(_arrays((result,)))
+            given = list(_arrays((result,)))
+            for array in given[:1]:
+                if isinstance(array, DeviceArray):  # or only handing out the work would be timed
+                    array.device.synchronize()
+        taken = list(_arrays(args))
         event.shapes = [a.shape for a in taken]
-        if not any(np.may_share_memory(a, b) for a in taken for b in given):     # not just a view
+        if not any(_share_memory(a, b) for a in taken for b in given):           # not just a view
             event.bytes = sum(a.nbytes for a in taken + given)
         if name in _FLOPS:
             out, vjp = result

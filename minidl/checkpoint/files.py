@@ -57,7 +57,7 @@ def save(
         shards.write(place, packed, tensors.checked_metadata(metadata), max_shard_size)
 
 
-def load(path: Path, *, mmap: bool = False) -> Any:
+def load(path: Path, *, mmap: bool = False, map_location: Any = None) -> Any:
     """Read what ``save`` wrote, or any safetensors file or index of a sharded checkpoint.
 
     The checksums that ``save`` left are compared: a damaged file raises CheckpointError, and so
@@ -67,6 +67,9 @@ def load(path: Path, *, mmap: bool = False) -> Any:
     tensors read their pages when they are used and copy them when they are written to (the file
     never changes). Only the header's checksum is compared then. Arrays of dtypes that minidl has
     no tensors of (int16, float8) come as NumPy arrays.
+
+    Tensors come to the CPU, wherever they were when they were saved, or to the device that
+    ``map_location`` names.
     """
     from . import jsonfile, shards, tensors, tree
 
@@ -78,7 +81,7 @@ def load(path: Path, *, mmap: bool = False) -> Any:
     else:
         packed = (tensors if kind == ".safetensors" else shards).read(place, mmap)
     with tensors.named(place):
-        return tree.unpack(packed)
+        return tree.unpack(packed, map_location)
 
 
 def verify(path: Path) -> None:

@@ -40,8 +40,8 @@ def pack(obj: Any) -> Packed:
     return Packed(PLAIN if plain else tree, packer.arrays)
 
 
-def unpack(packed: Packed) -> Any:
-    """The state again; what was one memory is one tensor.
+def unpack(packed: Packed, device: Any = None) -> Any:
+    """The state again, its tensors on a device; what was one memory is one tensor.
 
     >>> unpack(pack({"step": 3, "loss": [float("inf"), None], (0, 1): md.zeros(2)}))
     {'step': 3, 'loss': [inf, None], (0, 1): tensor([0., 0.])}
@@ -53,7 +53,7 @@ def unpack(packed: Packed) -> Any:
             raise CheckpointError(f"the tree names an array {name!r:.80} that is not in the file")
         if (kind, name) not in leaves:
             array = packed.arrays[name]
-            leaves[kind, name] = Tensor(array) if kind == "$tensor" else array
+            leaves[kind, name] = Tensor(array).to(device) if kind == "$tensor" else array
         return leaves[kind, name]
 
     if packed.tree is PLAIN:
@@ -79,6 +79,7 @@ class _Packer:
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.names: dict[tuple[Any, ...], str] = {}
+        self.kept: list[Any] = []
 
     def encode(self, x: Any, path: tuple[str, ...], depth: int) -> Any:
         if depth > MAX_DEPTH:
@@ -95,7 +96,7 @@ class _Packer:
         if isinstance(x, Generator):
             x = x.get_state()
         if isinstance(x, Tensor):
-            return {"$tensor": self.name(x.detach().cpu().array, path)}
+            return {"$tensor": self.name(x.array, path)}
         if isinstance(x, np.ndarray):
             return {"$array": self.name(x, path)}
         if isinstance(x, Mapping):
@@ -119,9 +120,11 @@ class _Packer:
             for key, v in x.items()
         ]}
 
-    def name(self, array: np.ndarray, path: tuple[str, ...]) -> str:
+    def name(self, array: Any, path: tuple[str, ...]) -> str:
         """The name under which an array is kept: its path, or that of the one it is tied to."""
-        memory = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        on_device = not isinstance(array, np.ndarray)
+        first = (id(array.block), array.offset) if on_device else array.ctypes.data
+        memory = (first, array.shape, array.strides, array.dtype)
         if array.size and memory in self.names:
             return self.names[memory]
         wanted = name = ".".join(path) or "value"
@@ -130,7 +133,8 @@ class _Packer:
             tries += 1
             name = f"{wanted}#{tries}"
         self.names[memory] = name
-        self.arrays[name] = array
+        self.kept.append(array)  # its memory must not be another's before the end
+        self.arrays[name] = array.numpy() if on_device else array
         return name
 
 

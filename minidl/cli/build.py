@@ -104,8 +104,7 @@ def make_trainer(settings: Settings, data: Data, folder: str, callbacks: Any = (
     random.seed(settings.seed)
     np.random.seed(settings.seed % (1 << 32))
     model = make_model(settings, data.tokenizer.vocab_size)
-    device = md.device(settings.device)
-    where = None if device == "cpu" else device
+    where = None if settings.device == "cpu" else md.device(settings.device)
     if where is not None:
         model.to(where)
     optimizer = make_optimizer(settings, model)
@@ -181,14 +180,15 @@ def find_checkpoint(path: str) -> str:
     return found
 
 
-def load_trained(path: str) -> Trained:
-    """Build the model of a checkpoint that `minidl train` wrote."""
+def load_trained(path: str, device: str = "cpu") -> Trained:
+    """Build the model of a checkpoint that `minidl train` wrote, on a device."""
     path = find_checkpoint(path)
     state = md.load(path)
     settings, extra = saved_settings(path, state)
     kind, config = MODELS[settings.model]
     model = kind(config(**extra["model"]))
     model.load_state_dict(state["model"])
+    model.to(device)
     return Trained(path, model, load_tokenizer(extra["tokenizer"]), settings, state)
 
 

@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--batch-size must be at least 1, got {options.batch_size}")
     if options.threads is not None:
         md.set_num_threads(options.threads)
-    trained = load_trained(options.checkpoint)
+    trained = load_trained(options.checkpoint, options.device)
     settings = trained.settings
     if options.text:
         settings.text = options.text
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("the run kept no text for validation; give one with --text")
     dataset = md.data.TokenDataset(tokens, min(trained.model.config.context, len(tokens) - 1))
     loader = md.data.DataLoader(dataset, options.batch_size)
-    loss = md.train.Trainer(trained.model, None, None).evaluate(loader)
+    loss = md.train.Trainer(trained.model, None, None, device=options.device).evaluate(loader)
     characters = data.characters * len(tokens) / len(data.tokens)
     bits = loss * len(tokens) / math.log(2) / characters
     print(f"checkpoint         {trained.path} (step {trained.state['step']})")

@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--stream writes one text, without --samples and --stop")
     if options.threads is not None:
         md.set_num_threads(options.threads)
-    trained = load_trained(options.checkpoint)
+    trained = load_trained(options.checkpoint, options.device)
     sampling = {name: getattr(options, name) for name in (
         "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")}
     if options.attention:

@@ -8,13 +8,11 @@ import json
 
 import minidl as md
 from minidl.config import config
-from minidl.errors import DeviceError
 
 from .build import find_checkpoint
 
 EXTRAS = {"half": "ml_dtypes", "progress": "tqdm", "plot": "matplotlib", "text": "tokenizers",
           "tensorboard": "tensorboard"}
-DEVICES = ("cpu", "cuda", "metal", "opencl")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,28 +28,14 @@ def installation() -> None:
     """Versions, CPU, instruction set, BLAS, threads, devices, extras."""
     for name, value in config().items():
         print(f"{name:>18}: {value}")
-    for name in DEVICES:
-        print(f"{'device ' + name:>18}: {missing(name) or 'here'}")
+    for device in md.devices():
+        print(f"{'device ' + device.name:>18}: {device.description}")
     for extra, package in EXTRAS.items():
         try:
             found = f"{package} {importlib.metadata.version(package)}"
         except importlib.metadata.PackageNotFoundError:
             found = f"{package} is not installed: pip install 'minidl[{extra}]'"
         print(f"{'extra ' + extra:>18}: {found}")
-
-
-def missing(device: str) -> str | None:
-    """Why a device is not here; None when it is."""
-    try:
-        md.device(device)
-    except DeviceError as error:
-        return str(error).removeprefix("device: ")
-    return None
-
-
-def devices() -> list[str]:
-    """The devices that can compute here."""
-    return [name for name in DEVICES if missing(name) is None]
 
 
 def checkpoint(path: str) -> None:

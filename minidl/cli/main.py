@@ -116,6 +116,12 @@ def _threads(p: argparse.ArgumentParser) -> None:
     p.add_argument("--threads", type=int, metavar="N", help="threads to compute with")
 
 
+def _device(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--device", default="cpu", metavar="NAME",
+                   help="where to compute: cpu, cuda, metal or opencl (`minidl info` says which "
+                   "are here)")
+
+
 def _generate(p: argparse.ArgumentParser) -> None:
     _checkpoint(p)
     p.add_argument("--prompt", default="\n", help="what to continue; default: a new line")
@@ -136,6 +142,7 @@ def _generate(p: argparse.ArgumentParser) -> None:
     p.add_argument("--stream", action="store_true", help="write each token as soon as it is known")
     p.add_argument("--attention", metavar="FILE.png",
                    help="draw the attention of the prompt in the last layer (extra `plot`)")
+    _device(p)
     _threads(p)
 
 
@@ -144,6 +151,7 @@ def _eval(p: argparse.ArgumentParser) -> None:
     p.add_argument("--text", nargs="+", metavar="PATH",
                    help="files and folders; default: the validation part of the run's own text")
     p.add_argument("--batch-size", type=int, default=16, metavar="N", help="default 16")
+    _device(p)
     _threads(p)
 
 

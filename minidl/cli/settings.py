@@ -65,7 +65,7 @@ class Settings:
     patience: int | None = option(None, "stop after so many evaluations without a better one",
                                   type=int, metavar="N")
     seed: int = option(1337, "where all random numbers start", type=int, metavar="N")
-    device: str = option("cpu", "where to compute", metavar="NAME")
+    device: str = option("cpu", "where to compute: cpu, cuda, metal or opencl", metavar="NAME")
     threads: int | None = option(None, "threads to compute with; default: all usable cores",
                                  type=int, metavar="N")
     tensorboard: bool = option(False, "also write TensorBoard's event files")

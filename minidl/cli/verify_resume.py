@@ -134,7 +134,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         for number, inner in enumerate(value):
             yield from _leaves(f"{path}.{number}", inner)
     else:
-        yield path, value.numpy() if isinstance(value, Tensor) else value
+        yield path, value.cpu().numpy() if isinstance(value, Tensor) else value
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -29,7 +29,7 @@ class _Decoder:
         if count < 0:
             raise ArgumentError(f"max_new_tokens must be at least 0, got {count}")
         self.model, self.end = model, max(map(len, prompts))
-        self.context = model.config.context
+        self.context, self.device = model.config.context, next(model.parameters()).device
         self.padding = [self.end - len(prompt) for prompt in prompts]
         self.tokens = np.zeros((len(prompts), self.end + count), np.int64)
         for row, prompt, start in zip(self.tokens, prompts, self.padding, strict=True):
@@ -46,8 +46,8 @@ class _Decoder:
         """Append and return the next token of each row, (B,)."""
         if self.end - self.start > self.context:
             self._open(self.end - (self.context + 1) // 2)
-        new = Tensor(self.tokens[:, self.done : self.end].copy())
-        logits = self.model(new, cache=self.cache).numpy()[:, -1]              # [B, V]
+        new = Tensor(self.tokens[:, self.done : self.end].copy()).to(self.device)
+        logits = self.model(new, cache=self.cache).cpu().numpy()[:, -1]        # [B, V]
         chosen = sampler(logits, self.rows())
         self.done, self.end = self.end, self.end + 1
         self.tokens[:, self.done] = chosen

@@ -45,7 +45,7 @@ class Cache:
         if padding is not None and any(padding):
             self._padding = np.asarray(padding, np.int64).reshape(batch, 1)
             seen = np.arange(size) >= self._padding                        # [B, max_len]
-            self._seen = Tensor(seen.reshape(batch, 1, 1, size))
+            self._seen = Tensor(seen.reshape(batch, 1, 1, size)).to(self.layers[0].keys.device)
 
     def place(self, length: int) -> tuple[Tensor | None, Tensor | None]:
         """Positions (B, T) of the next ``length`` tokens, and the mask (B, 1, 1, S) of the keys
@@ -54,4 +54,4 @@ class Cache:
             return None, None
         start, end = self.length, self.length + length
         positions = np.maximum(np.arange(start, end) - self._padding, 0)   # [B, T]
-        return Tensor(positions), self._seen[..., :end]
+        return Tensor(positions).to(self._seen.device), self._seen[..., :end]

@@ -91,7 +91,7 @@ class _Graph:
     def _constant(self, x: Any) -> str:
         if isinstance(x, nn.Parameter):
             name = self._names[id(x)]
-            array = x.detach().numpy().astype(np.float32, copy=False)
+            array = x.detach().cpu().numpy().astype(np.float32, copy=False)
         else:
             array = np.asarray(x)
             name = f"constant.{array.dtype}.{array.shape}.{array.tobytes().hex()}"
@@ -175,7 +175,8 @@ def _tables(attn: Any, length: int) -> list[np.ndarray]:
     """cos and sin (T, D/2) of all positions: what turning makes of pairs (1, 0)."""
     pairs = np.zeros((1, 1, length, attn.head_dim), np.float32)
     pairs[..., : attn.head_dim // 2] = 1
-    return np.split(attn.rotary(Tensor(pairs)).numpy()[0, 0], 2, axis=-1)
+    turned = attn.rotary(Tensor(pairs).to(attn.rotary.cos.device)).cpu()
+    return np.split(turned.numpy()[0, 0], 2, axis=-1)
 
 
 def _bert(graph: _Graph, model: BERT, output: str) -> None:

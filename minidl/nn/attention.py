@@ -197,7 +197,7 @@ class MultiHeadAttention(Module):
             k = self.rotary(k, start, positions)
         if cache is not None:
             k, v = cache.append(k, v)
-        mask, is_causal = self._causal_mask(mask, q.shape[2], k.shape[2])
+        mask, is_causal = self._causal_mask(mask, q.shape[2], k.shape[2], x.device)
         y = F.scaled_dot_product_attention(
             q,
             k,
@@ -223,7 +223,7 @@ class MultiHeadAttention(Module):
                 positions = positions.expand(batch, length)
                 reach = int(positions.max().item()) + 1
             cos, sin = self.rotary.tables(reach, qkv.dtype)
-        mask, is_causal = self._causal_mask(mask, length, end)
+        mask, is_causal = self._causal_mask(mask, length, end, qkv.device)
         y = cached_attention(
             qkv, cache.keys, cache.values, start, mask, is_causal, cos, sin, positions
         )
@@ -231,14 +231,14 @@ class MultiHeadAttention(Module):
         return y
 
     def _causal_mask(
-        self, mask: Tensor | None, queries: int, keys: int
+        self, mask: Tensor | None, queries: int, keys: int, device: Any
     ) -> tuple[Tensor | None, bool]:
         """The mask and whether the kernel's own causal mask does: the last query sees all keys."""
         if not self.causal or queries == 1:
             return mask, False
         if mask is None and queries == keys:
             return None, True
-        seen = ops.ones((queries, keys), dtype=dtypes.bool).tril(keys - queries)
+        seen = ops.ones((queries, keys), dtype=dtypes.bool, device=device).tril(keys - queries)
         if mask is None:
             return seen, False
         if mask.is_floating_point():

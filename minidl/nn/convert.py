@@ -37,11 +37,8 @@ def conversion(*args: Any, **kwargs: Any) -> Conversion:
         raise TypeError(f"Module.to takes floating-point dtypes only, got {wanted}")
 
     def convert_tensor(tensor: Tensor) -> Tensor:
-        if device is not None:
-            tensor = tensor.to(device)
-        if wanted is not None and tensor.is_floating_point():
-            tensor = tensor.to(wanted)
-        return tensor
+        kind = wanted if tensor.is_floating_point() else None
+        return tensor.to(device=device, dtype=kind)
 
     return convert_tensor
 

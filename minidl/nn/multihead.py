@@ -238,7 +238,7 @@ class MultiheadAttention(Module):
             shape = (1, heads, 1, size)
             extra.append((self.bias_k.reshape(shape), self.bias_v.reshape(shape)))
         if self.add_zero_attn:
-            zeros = ops.zeros((1, heads, 1, size), dtype=k.dtype)
+            zeros = k.new_zeros((1, heads, 1, size))
             extra.append((zeros, zeros))
         for more_k, more_v in extra:
             k = ops.cat([k, more_k.expand(batch, -1, -1, -1)], 2)
@@ -260,7 +260,7 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     """A bool mask (True: hidden) as 0 and -inf; a floating one in the dtype of ``like``."""
     if mask.is_floating_point():
         return mask.to(like.dtype)
-    return ops.zeros(tuple(mask.shape), dtype=like.dtype).masked_fill(mask, float("-inf"))
+    return like.new_zeros(tuple(mask.shape)).masked_fill(mask, float("-inf"))
 
 
 def _attend(

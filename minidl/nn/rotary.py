@@ -43,8 +43,10 @@ class RotaryEmbedding(Module):
         """Tables cos and sin (length, D/2) for at least this many positions."""
         self._length = length
         angles = np.outer(np.arange(length), self._frequencies)
-        self.register_buffer("cos", Tensor(np.cos(angles).astype(np.float32)), persistent=False)
-        self.register_buffer("sin", Tensor(np.sin(angles).astype(np.float32)), persistent=False)
+        where = self.cos.device if "cos" in self._buffers else None
+        for name, of in (("cos", np.cos), ("sin", np.sin)):
+            table = Tensor(of(angles).astype(np.float32)).to(where)
+            self.register_buffer(name, table, persistent=False)
 
     def tables(self, length: int, dtype: Any) -> tuple[Tensor, Tensor]:
         """cos and sin of the positions 0, 1, ..., at least ``length`` of them: (length, D/2)."""

@@ -93,7 +93,8 @@ def load_state_dict(
         with no_grad():
             for name, value in values.items():
                 target = entries[name].tensor
-                overwrite(target, "load_state_dict", value.to(target.dtype).array)
+                placed = value.to(target.device, target.dtype)
+                overwrite(target, "load_state_dict", placed.array)
     return IncompatibleKeys(missing, unexpected)
 
 

@@ -4,6 +4,7 @@ from minidl.ops import operators as operators
 from minidl.ops.attention import *
 from minidl.ops.create import *
 from minidl.ops.device import device as device
+from minidl.ops.device import devices as devices
 from minidl.ops.elementwise import *
 from minidl.ops.extreme import *
 from minidl.ops.gather import *

@@ -7,9 +7,9 @@ import numpy as np
 from minidl import dtypes, errors
 from minidl._core import Tensor
 from minidl._methods import TensorMethods
-from minidl.ops.device import check_device
+from minidl.ops.device import backend_on
 from minidl.ops.dims import check_memory_format, integer, sizes
-from minidl.ops.promotion import element
+from minidl.ops.promotion import backend_for, element
 from minidl_kernels import EXACT
 
 __all__ = ["arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_numpy", "full",
@@ -29,11 +29,27 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     >>> md.tensor(1.5)
     tensor(1.5000)
     """
-    check_device("tensor", device)
+    be = backend_on("tensor", where_of(data, device))
     array = as_array("tensor", data, dtype)
     shared = (isinstance(data, Tensor) and array is data.array) or array is data
+    if be is not EXACT or type(array) is not np.ndarray:
+        return Tensor(placed(be, array, shared), requires_grad=requires_grad)
     return Tensor(EXACT.copy(array) if shared or array.base is not None else aligned(array),
                   requires_grad=requires_grad)
+
+
+def placed(be, array, copied=False):
+    """An array where a backend makes its own: itself when it is there, unless `copied`."""
+    if isinstance(array, np.ndarray):
+        return be.array(array) if be is not EXACT else EXACT.copy(array) if copied else array
+    if be is array.backend:
+        return be.copy(array) if copied else array
+    return array.numpy() if be is EXACT else be.array(array.numpy())
+
+
+def where_of(data, device):
+    """The device= of a function that keeps the place of a tensor unless told."""
+    return data.device if device is None and isinstance(data, Tensor) else device
 
 
 def aligned(array):
@@ -58,7 +74,7 @@ def as_array(name, data, dtype):
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "c":
         raise errors.DTypeError(f"{name}: minidl has no complex numbers")
-    return array if array.dtype == wanted else EXACT.cast(array, wanted)
+    return array if array.dtype == wanted else backend_for(wanted, array).cast(array, wanted)
 
 
 def from_python(name, data, wanted):
@@ -99,21 +115,22 @@ def as_tensor(data, dtype=None, device=None):
     >>> md.as_tensor(x) is x
     True
     """
-    check_device("as_tensor", device)
+    be = backend_on("as_tensor", device)
     if isinstance(data, Tensor):
-        return data if dtype is None else data.to(dtype)
-    return Tensor(as_array("as_tensor", data, dtype))
+        return data if dtype is device is None else data.to(dtype=dtype, device=device)
+    return Tensor(placed(be, as_array("as_tensor", data, dtype)))
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """as_tensor() with the array API's copy=: True always copies, False never does."""
-    check_device("asarray", device)
-    array = as_array("asarray", obj, dtype)
+    be = backend_on("asarray", where_of(obj, device))
+    array = placed(be, as_array("asarray", obj, dtype))
     given = obj.array if isinstance(obj, Tensor) else obj
-    shares = isinstance(given, np.ndarray) and np.may_share_memory(array, given)
+    shares = array is given or (isinstance(given, np.ndarray) and isinstance(array, np.ndarray)
+                                and np.may_share_memory(array, given))
     if copy is False and not shares:
         raise errors.ArgumentError("asarray: copy=False, but the data can only be copied")
-    return Tensor(EXACT.copy(array) if copy and shares else array, requires_grad=requires_grad)
+    return Tensor(be.copy(array) if copy and shares else array, requires_grad=requires_grad)
 
 
 def from_numpy(ndarray):
@@ -150,9 +167,9 @@ def shape_of(name, size):
 
 def new(name, shape, value, dtype, device, requires_grad):
     """A tensor with every element `value`; None leaves them as they come."""
-    check_device(name, device)
+    be = backend_on(name, device)
     dtype = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype, name)).numpy
-    array = EXACT.empty(shape, dtype) if value is None else EXACT.full(shape, value, dtype)
+    array = be.empty(shape, dtype) if value is None else be.full(shape, value, dtype)
     return Tensor(array, requires_grad=requires_grad)
 
 
@@ -210,8 +227,8 @@ def _like(input, value, name, dtype, device, requires_grad, memory_format):
     check_memory_format(name, memory_format)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(input).__name__}")
-    return new(name, input.shape, value, input.dtype if dtype is None else dtype, device,
-               requires_grad)
+    return new(name, input.shape, value, input.dtype if dtype is None else dtype,
+               where_of(input, device), requires_grad)
 
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
@@ -239,31 +256,31 @@ def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False
 def new_zeros(self, *size, dtype=None, device=None, requires_grad=False, **given):
     """Zeros of a new shape in the tensor's dtype."""
     return new("new_zeros", shape_of("new_zeros", named(size, given)), 0,
-               self.dtype if dtype is None else dtype, device, requires_grad)
+               self.dtype if dtype is None else dtype, where_of(self, device), requires_grad)
 
 
 def new_ones(self, *size, dtype=None, device=None, requires_grad=False, **given):
     """Ones of a new shape in the tensor's dtype."""
     return new("new_ones", shape_of("new_ones", named(size, given)), 1,
-               self.dtype if dtype is None else dtype, device, requires_grad)
+               self.dtype if dtype is None else dtype, where_of(self, device), requires_grad)
 
 
 def new_empty(self, *size, dtype=None, device=None, requires_grad=False, **given):
     """Uninitialised memory of a new shape in the tensor's dtype."""
     return new("new_empty", shape_of("new_empty", named(size, given)), None,
-               self.dtype if dtype is None else dtype, device, requires_grad)
+               self.dtype if dtype is None else dtype, where_of(self, device), requires_grad)
 
 
 def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
     """fill_value in a new shape and the tensor's dtype."""
-    return full(size, fill_value, dtype=self.dtype if dtype is None else dtype, device=device,
-                requires_grad=requires_grad)
+    return full(size, fill_value, dtype=self.dtype if dtype is None else dtype,
+                device=where_of(self, device), requires_grad=requires_grad)
 
 
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """A tensor with a copy of the data in this tensor's dtype."""
-    return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device,
-                  requires_grad=requires_grad)
+    return tensor(data, dtype=self.dtype if dtype is None else dtype,
+                  device=where_of(self, device), requires_grad=requires_grad)
 
 
 # ------------------------------------------------------------------------------------- sequences
@@ -274,7 +291,7 @@ def arange(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=
     >>> md.arange(3), md.arange(1.0, 2.0, 0.5)
     (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
     """
-    check_device("arange", device)
+    be = backend_on("arange", device)
     if end is None:
         start, end = 0, start
     start, end, step = [x.item() if isinstance(x, Tensor) else x for x in (start, end, step)]
@@ -299,7 +316,7 @@ def arange(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=
     if d.category == 1 and not whole:  # as many as in floating point, in whole steps
         start, step, whole = int(start), int(step), True
     values = np.arange(n, dtype=np.int64 if whole else np.float64) * step + start
-    return Tensor(EXACT.cast(values, d.numpy), requires_grad=requires_grad)
+    return Tensor(placed(be, EXACT.cast(values, d.numpy)), requires_grad=requires_grad)
 
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
@@ -308,7 +325,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)
     >>> md.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    check_device("linspace", device)
+    be = backend_on("linspace", device)
     start, end = [x.item() if isinstance(x, Tensor) else x for x in (start, end)]
     n = integer("linspace", steps, "steps")
     if n < 0:
@@ -322,7 +339,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)
     values = np.where(at < n / 2, start + step * at, end - step * (n - 1 - at))
     if n == 1:
         values = np.full(1, start, np.float64)
-    return Tensor(EXACT.cast(values, d.numpy), requires_grad=requires_grad)
+    return Tensor(placed(be, EXACT.cast(values, d.numpy)), requires_grad=requires_grad)
 
 
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
@@ -332,21 +349,20 @@ def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
     tensor([[1., 0.],
             [0., 1.]])
     """
-    out = zeros((n, n if m is None else m), dtype=dtype, device=device)
+    be = backend_on("eye", device)
+    out = zeros((n, n if m is None else m), dtype=dtype)
     np.fill_diagonal(out.array, 1)
-    return out.requires_grad_() if requires_grad else out
+    return Tensor(placed(be, out.array), requires_grad=requires_grad)
 
 
 def tril_indices(row, col, offset=0, *, dtype=dtypes.int64, device=None):
     """Rows and columns of the lower triangle of a [row, col] matrix, as [2, N]."""
-    check_device("tril_indices", device)
-    return tensor(np.stack(np.tril_indices(row, offset, col)), dtype=dtype)
+    return tensor(np.stack(np.tril_indices(row, offset, col)), dtype=dtype, device=device)
 
 
 def triu_indices(row, col, offset=0, *, dtype=dtypes.int64, device=None):
     """Rows and columns of the upper triangle of a [row, col] matrix, as [2, N]."""
-    check_device("triu_indices", device)
-    return tensor(np.stack(np.triu_indices(row, offset, col)), dtype=dtype)
+    return tensor(np.stack(np.triu_indices(row, offset, col)), dtype=dtype, device=device)
 
 
 for _fn in (new_zeros, new_ones, new_empty, new_full, new_tensor):

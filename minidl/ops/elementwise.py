@@ -19,8 +19,9 @@ from minidl.ops.promotion import (
     element,
     floating,
     promote,
+    raw,
 )
-from minidl_kernels import EXACT, HOST
+from minidl_kernels import HOST, DeviceArray
 
 __all__ = [
     "abs", "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "clamp", "clip",
@@ -34,6 +35,7 @@ __all__ = [
 
 _F32 = np.dtype(np.float32)
 _Array = np.ndarray
+_Device = DeviceArray
 
 
 def register(fn, name, doc, **options):
@@ -55,7 +57,7 @@ def unary(name, saved, doc, integers=True):
                 raise errors.DTypeError(f"{name}: expected a floating-point tensor, got "
                                         f"{input.dtype.name}; convert with .float()")
             input = floating(input)
-            be = backend_for(input.dtype)
+            be = backend_for(input.dtype, input)
         y = getattr(be, name)(input)
         s = y if saves_y else input
         return y, lambda g, need: getattr(be, name_grad)(g, s)
@@ -70,7 +72,7 @@ def rounding(name, doc):
             raise errors.UnsupportedError(f"{name}: not defined for bool tensors")
         if input.dtype.kind != "f":
             whole = name != "sign" or input.dtype.kind == "b"
-            return EXACT.copy(input) if whole else np.asarray(np.sign(input)), None
+            return be.copy(input) if whole else raw(np.sign(input)), None
         y = getattr(be, name)(input)
         return y, lambda g, need: be.zeros(g.shape, g.dtype)
 
@@ -133,8 +135,8 @@ relu = _same_kind("relu", "y", "max(x, 0).")
 def round(be, input, decimals=0):
     """Rounds half to even, to `decimals` places."""
     if input.dtype.kind != "f":
-        return EXACT.copy(input), None
-    y = be.round(input) if decimals == 0 else EXACT.copy(np.round(input, decimals))
+        return be.copy(input), None
+    y = be.round(input) if decimals == 0 else be.copy(np.round(input, decimals))
     return y, lambda g, need: be.zeros(g.shape, g.dtype)
 
 
@@ -150,8 +152,8 @@ def binary(name, doc, saves=True, float_result=False, differentiable=True, numbe
 
     def fn(be, input, other):
         a, b = input, other
-        dtype_a = a.dtype if type(a) is _Array else None
-        dtype_b = b.dtype if type(b) is _Array else None
+        dtype_a = a.dtype if type(a) is _Array or type(a) is _Device else None
+        dtype_b = b.dtype if type(b) is _Array or type(b) is _Device else None
         if dtype_a is None or dtype_b is None:
             check_tensors(name, dtype_a is None, dtype_b is None, numbers)
         if not ((dtype_a is _F32 and (dtype_b is _F32 or type(b) is float))
@@ -301,9 +303,9 @@ def clamp(be, input, min=None, max=None):
         raise errors.ArgumentError("clamp: at least one of min and max must be given")
     arrays = [x for x in (input, min, max) if x is not None]
     dtype = dtypes.result_type(*arrays).numpy
-    be = backend_for(dtype)
+    be = backend_for(dtype, *arrays)
     x = as_array(input, dtype)
-    if any(isinstance(b, _Array) for b in (min, max)):
+    if any(isinstance(b, (_Array, _Device)) for b in (min, max)):
         return _clamp_tensors(be, x, *(None if b is None else as_array(b, dtype)
                                        for b in (min, max)))
     if dtype.kind != "f":
@@ -342,7 +344,7 @@ def _where(be, condition, input, other):
                                 f"{condition.dtype.name}")
     be, a, b = promote("where", input, other)
     for x in (input, other):
-        if not isinstance(x, _Array):
+        if not isinstance(x, (_Array, _Device)):
             element("where", x, a.dtype)
     check_broadcast("where", condition.shape, a.shape, b.shape)
     y = be.where(condition, a, b)

@@ -9,6 +9,7 @@ from minidl._core import Tensor, op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axes, axis
 from minidl.ops.elementwise import maximum, minimum
+from minidl.ops.promotion import raw
 from minidl.ops.reduce import nonempty, reduced, shared
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "max", "min"]
@@ -111,12 +112,12 @@ def position(name, doc):
         if dim is None:
             nonempty(name, input, ())
             at = getattr(be, name)(input.reshape(-1), 0)
-            return np.reshape(at, (1,) * input.ndim if keepdim else ()).astype(np.int64), None
+            return raw(at).reshape((1,) * input.ndim if keepdim else ()), None
         d = axis(name, dim, input.ndim)
         nonempty(name, input, (d,) if input.ndim else ())
         if input.ndim == 0:
-            return np.zeros((), np.int64), None
-        at = np.asarray(getattr(be, name)(input, d), np.int64)
+            return be.zeros((), np.int64), None
+        at = raw(getattr(be, name)(input, d))
         return np.expand_dims(at, d) if keepdim else at, None
 
     fn.__name__, fn.__doc__ = name, doc
@@ -133,7 +134,8 @@ def quantifier(name, doc, reduce):
     def fn(be, input, dim=None, keepdim=False):
         dims = tuple(range(input.ndim)) if dim is None else axes(name, dim, input.ndim)
         y = reduce(input, dims if input.ndim else (), keepdims=bool(keepdim))
-        return np.asarray(y, np.uint8 if input.dtype == np.uint8 else np.bool_), None
+        kind = np.uint8 if input.dtype == np.uint8 else np.bool_
+        return raw(y).astype(kind, copy=False), None
 
     fn.__name__, fn.__doc__ = name, doc
     return op(fn)

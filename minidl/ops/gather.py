@@ -7,7 +7,8 @@ from minidl._core import inplace, op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axis
 from minidl.ops.index import add_rows
-from minidl.ops.promotion import element
+from minidl.ops.promotion import element, raw
+from minidl_kernels import ARRAYS, DeviceArray
 
 __all__ = ["gather", "index_add", "index_copy", "index_fill", "index_select", "scatter",
            "scatter_add", "take", "take_along_dim"]
@@ -15,7 +16,7 @@ __all__ = ["gather", "index_add", "index_copy", "index_fill", "index_select", "s
 
 def scalar(name, value, dtype):
     """A number (or 0-d tensor) as an element of dtype."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, ARRAYS):
         if value.ndim:
             raise errors.ShapeError(f"{name}: value must be a number or a 0-d tensor, got shape "
                                     f"{value.shape}")
@@ -30,10 +31,11 @@ def scalar(name, value, dtype):
 
 def checked_index(name, index, n, shape, dim):
     """An integer index whose values lie in [0, n), or a sentence."""
-    if not isinstance(index, np.ndarray) or index.dtype not in (np.int64, np.int32):
+    if not isinstance(index, ARRAYS) or index.dtype not in (np.int64, np.int32):
         raise errors.DTypeError(f"{name}: index must be an int64 tensor, got "
                                 + str(getattr(index, "dtype", type(index).__name__)))
-    if index.size and (index.min() < 0 or index.max() >= n):
+    # a device's kernels check themselves: nobody waits for it here
+    if isinstance(index, np.ndarray) and index.size and (index.min() < 0 or index.max() >= n):
         bad = index.min() if index.min() < 0 else index.max()
         raise errors.DimensionError(f"{name}: index {bad} is out of range for dim {dim} of size "
                                     f"{n} (shape {shape})")
@@ -77,14 +79,27 @@ def gather(be, input, dim, index):
     tensor([[1],
             [4]])
     """
-    if isinstance(index, np.ndarray) and index.size == 0:
+    if isinstance(index, ARRAYS) and index.size == 0:
         axis("gather", dim, input.ndim)
         shape = input.shape
         return be.zeros(index.shape, input.dtype), lambda g, need: be.zeros(shape, g.dtype)
     x, key = along("gather", input, dim, index)
     shape = input.shape
+    if isinstance(x, DeviceArray):
+        return along_on_device(be, x, axis("gather", dim, input.ndim), key, index.shape, shape)
     y = be.contiguous(x[key].reshape(index.shape))
     return y, lambda g, need: be.add_at(g, flat_places(shape, key), shape)
+
+
+def along_on_device(be, x, d, key, out, shape):
+    """gather() by a kernel that knows the dim: its gradient compares indices along that only."""
+    at = key[d]
+
+    def vjp(g, need):
+        dx = be.scatter(be.zeros(x.shape, g.dtype), d, at, g.reshape(at.shape), True)
+        return dx.reshape(shape)
+
+    return be.gather(x, d, at).reshape(out), vjp
 
 
 @op
@@ -158,7 +173,7 @@ def rows_along(name, x, dim, index):
     """(x as at least 1-d, axis, 1-D index) of an op that works on slices of a dim."""
     d = axis(name, dim, x.ndim)
     lifted = x if x.ndim else x.reshape(1)
-    if not isinstance(index, np.ndarray) or index.ndim > 1:
+    if not isinstance(index, ARRAYS) or index.ndim > 1:
         raise errors.ShapeError(f"{name}: index must be a vector, got "
                                 + str(getattr(index, "shape", type(index).__name__)))
     return lifted, d, checked_index(name, index.reshape(-1), lifted.shape[d], x.shape, dim)
@@ -179,7 +194,7 @@ def slices(x, d):
 
 def checked_source(name, x, d, at, source):
     """The source of an op on slices, in x's dims: its shape must be x's with dim d indexed."""
-    if not isinstance(source, np.ndarray):
+    if not isinstance(source, ARRAYS):
         raise TypeError(f"{name}: the source must be a tensor, got {type(source).__name__}")
     lifted = source if source.ndim else source.reshape(1)
     expected = (*x.shape[:d], len(at), *x.shape[d + 1:])
@@ -245,7 +260,7 @@ def index_fill(be, input, dim, index, value):
         slices(dx, d)[at] = 0
         dv = None
         if len(need) > 3 and need[3]:
-            dv = np.asarray(slices(g.reshape(lifted), d)[np.unique(at)].sum(), g.dtype)
+            dv = raw(slices(g.reshape(lifted), d)[np.unique(at)].sum())
         return dx.reshape(kept), None, None, dv
 
     return y.reshape(kept), vjp
@@ -269,15 +284,15 @@ def scatter(be, input, dim, index, src, reduce=None):
 @op
 def scatter_add(be, input, dim, index, src):
     """input with out[i, index[i, j]] += src[i, j] for dim=1, and likewise for any dim."""
-    if not isinstance(src, np.ndarray):
+    if not isinstance(src, ARRAYS):
         raise TypeError(f"scatter_add: src must be a tensor, got {type(src).__name__}")
     return scattered(be, "scatter_add", input, dim, index, src)
 
 
 def scattered(be, name, input, dim, index, src):
     """The two kinds of scatter: replace and add."""
-    tensor = isinstance(src, np.ndarray) and (src.ndim or not index.ndim)
-    if isinstance(src, np.ndarray) and src.dtype != input.dtype:
+    tensor = isinstance(src, ARRAYS) and (src.ndim or not index.ndim)
+    if isinstance(src, ARRAYS) and src.dtype != input.dtype:
         raise errors.DTypeError(f"{name}: src is {src.dtype}, the tensor {input.dtype}")
     add = name == "scatter_add"
     kept = input.shape
@@ -309,7 +324,7 @@ def scattered(be, name, input, dim, index, src):
                 ds[part] = taken
                 ds = ds.reshape(shape)
             else:
-                ds = np.asarray(taken.sum(), g.dtype)
+                ds = raw(taken.sum())
         return dx, None, None, ds
 
     return y.reshape(kept), vjp

@@ -11,7 +11,7 @@ import numpy as np
 
 from minidl import errors
 from minidl._core import Tensor
-from minidl.ops.device import CPU, check_device
+from minidl.ops.device import CPU, backend_on
 from minidl.ops.dims import integer
 from minidl_kernels import EXACT, HOST
 
@@ -30,7 +30,7 @@ class Generator:
     """
 
     def __init__(self, device="cpu"):
-        check_device("Generator", device)
+        backend_on("Generator", device)
         self._seed = 0
         self._offset = 0
 
@@ -86,9 +86,11 @@ def chosen(generator):
     return generator
 
 
-def uniform_array(shape, dtype, generator):
-    """Uniform in [0, 1): 24 bits each for float32, 53 for float64."""
+def uniform_array(shape, dtype, generator, be=EXACT):
+    """Uniform in [0, 1): 24 bits each for float32, 53 for float64; made where `be` computes."""
     n = int(np.prod(shape, dtype=object))
+    if be is not EXACT:
+        return drawn_on(be, be.uniform, shape, dtype, chosen(generator).reserve(n))
     if dtype == np.float64:
         bits = HOST.bits64(n, *chosen(generator).reserve(n, 2))
         return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
@@ -96,9 +98,17 @@ def uniform_array(shape, dtype, generator):
     return values if dtype == np.float32 else EXACT.cast(values, dtype)
 
 
-def normal_array(shape, dtype, generator):
+def drawn_on(be, draw, shape, dtype, place):
+    """float32 numbers drawn on a device, as another dtype that it has."""
+    values = draw(shape, *place)
+    return values if dtype == np.float32 else be.cast(values, dtype)
+
+
+def normal_array(shape, dtype, generator, be=EXACT):
     """Mean 0 and variance 1; float64 by the Box-Muller transform of pairs of 53-bit numbers."""
     n = int(np.prod(shape, dtype=object))
+    if be is not EXACT:
+        return drawn_on(be, be.normal, shape, dtype, chosen(generator).reserve(n))
     if dtype == np.float64:
         pairs = uniform_array((-(-n // 2), 2), dtype, generator)
         r = np.sqrt(-2 * np.log1p(-pairs[:, 0]))
@@ -108,10 +118,11 @@ def normal_array(shape, dtype, generator):
     return values if dtype == np.float32 else EXACT.cast(values, dtype)
 
 
-def integer_array(name, low, high, shape, generator):
-    """int64 in [low, high)."""
+def integer_array(name, low, high, shape, generator, be=EXACT):
+    """int64 in [low, high), made where `be` computes."""
     low, high = integer(name, low, "low"), integer(name, high, "high")
     if low >= high:
         raise errors.ArgumentError(f"{name}: expected low < high, got {low} and {high}")
     n = int(np.prod(shape, dtype=object))
-    return HOST.integers(low, high, shape, *chosen(generator).reserve(n, 2))
+    make = HOST.integers if be is EXACT else be.integers
+    return make(low, high, shape, *chosen(generator).reserve(n, 2))

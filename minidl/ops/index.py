@@ -10,8 +10,9 @@ import numpy as np
 from minidl import errors
 from minidl._core import Tensor, check_writable, grad_enabled, op, rebase, written
 from minidl._methods import TensorMethods
-from minidl.ops.promotion import element
+from minidl.ops.promotion import element, raw
 from minidl.ops.slices import placed
+from minidl_kernels import ARRAYS
 
 __all__ = []
 
@@ -51,7 +52,7 @@ def as_index(item):
         return bool(item)
     elif isinstance(item, slice):
         return item
-    elif not isinstance(item, np.ndarray):
+    elif not isinstance(item, ARRAYS):
         try:
             return item.__index__()
         except (AttributeError, TypeError):
@@ -71,7 +72,7 @@ def as_index(item):
 
 def two_steps(x, items):
     """The view key and the gather key of an index that holds arrays."""
-    used = sum([(i.ndim if i.dtype.kind == "b" else 1) if isinstance(i, np.ndarray)
+    used = sum([(i.ndim if i.dtype.kind == "b" else 1) if isinstance(i, ARRAYS)
                 else type(i) in (int, slice) for i in items])
     view, gather = [], []
     for item in items:
@@ -79,7 +80,7 @@ def two_steps(x, items):
             rest = [_ALL] * (x.ndim - used)
             view += rest
             gather += rest
-        elif isinstance(item, np.ndarray):
+        elif isinstance(item, ARRAYS):
             at = len(view) - view.count(None)
             n = item.ndim if item.dtype.kind == "b" else 1
             if item.dtype.kind == "b" and item.shape != x.shape[at:at + n]:
@@ -115,7 +116,7 @@ def getitem(be, input, key):
     """The view x[key] of integers, slices, None and ... ."""
     try:
         y = input[key]
-        if type(y) is not np.ndarray:
+        if type(y) not in ARRAYS:
             y = input[(*key, ...)]
     except (IndexError, TypeError) as error:
         raise index_error(input.shape, key, error) from None
@@ -186,7 +187,7 @@ def index_put(be, input, value, key, gather):
             where[at] = 0
         if need[1]:
             where, at = place(g, key, gather)
-            dv = np.asarray(where[at])
+            dv = raw(where[at])
             # leading dims of size 1 in the value are dropped by the assignment
             extra = max(len(shape) - dv.ndim, 0)
             dv = be.sum_to(dv, shape[extra:]).reshape(shape)
@@ -198,7 +199,7 @@ def index_put(be, input, value, key, gather):
 
 def write(x, value, key, gather):
     """x[key][gather] = value, converted to x's dtype."""
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, ARRAYS):
         value = np.asarray(element("index", value, x.dtype))
     if value.dtype != x.dtype:
         with np.errstate(invalid="ignore"):

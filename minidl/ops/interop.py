@@ -5,8 +5,10 @@ import numpy as np
 from minidl import dtypes, errors
 from minidl._core import Tensor, op
 from minidl._methods import TensorMethods
-from minidl.ops.device import CPU, check_device
+from minidl.ops.create import placed
+from minidl.ops.device import CPU, backend_at, backend_on, device_of, on_host
 from minidl.ops.dims import axis, check_memory_format
+from minidl_kernels import EXACT
 
 __all__ = ["from_dlpack", "is_floating_point", "is_tensor", "numel"]
 
@@ -67,10 +69,14 @@ def __format__(self, spec):
 # --------------------------------------------------------------------------- NumPy and DLPack
 
 def numpy(self, *, force=False):
-    """The elements as a NumPy array over the same memory; force=True detaches first."""
+    """The elements as a NumPy array over the same memory; force=True detaches and fetches first."""
     if self.requires_grad and not force:
         raise errors.GradientError("numpy: this tensor requires a gradient; use "
                                    ".detach().numpy()")
+    if not isinstance(self.array, np.ndarray):
+        if force:
+            return self.array.numpy()
+        raise errors.DeviceError(f"numpy: this tensor is on {self.device}; use .cpu().numpy()")
     return self.array
 
 
@@ -89,6 +95,8 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     if stream not in (None, -1, 0):
         raise BufferError(f"__dlpack__: a CPU tensor has no stream {stream!r}")
     array = self.array
+    if not isinstance(array, np.ndarray):
+        raise BufferError(f"__dlpack__: this tensor is on {self.device}; pass .cpu()")
     # before version 1.0 the protocol cannot say that memory is read-only
     if not array.flags.writeable and (max_version is None or max_version < (1, 0)):
         array = array.copy()
@@ -96,6 +104,8 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
 
 
 def __dlpack_device__(self):
+    if not isinstance(self.array, np.ndarray):
+        raise BufferError(f"__dlpack_device__: this tensor is on {self.device}; pass .cpu()")
     return self.array.__dlpack_device__()
 
 
@@ -147,6 +157,9 @@ def is_contiguous(self):
 
 def data_ptr(self):
     """The address of the first element."""
+    if not isinstance(self.array, np.ndarray):
+        raise errors.UnsupportedError(f"data_ptr: memory of {self.device} has no address here; use "
+                                      ".cpu() first")
     return self.array.ctypes.data
 
 
@@ -196,13 +209,20 @@ def cast(be, input, dtype):
     return y, lambda g, need: be.cast(g, before)
 
 
+@op(method=False, storage=True)
+def moved(be, input, where):
+    """The elements on another device, `where` being what makes arrays there; gradients go back."""
+    back = backend_at(input)
+    return placed(where, input), lambda g, need: placed(back, g)
+
+
 def to(self, *args, **kwargs):
     """The tensor as a dtype, on a device, or like another tensor; itself when nothing changes.
 
     >>> md.arange(2).to(md.float32)
     tensor([0., 1.])
     """
-    dtype, copy = self.dtype, kwargs.pop("copy", False)
+    dtype, copy, place = self.dtype, kwargs.pop("copy", False), None
     kwargs.pop("non_blocking", None)
     check_memory_format("to", kwargs.pop("memory_format", None))
     wanted = [*args, kwargs.pop("dtype", None), kwargs.pop("device", None)]
@@ -212,7 +232,7 @@ def to(self, *args, **kwargs):
                         "other, non_blocking and copy")
     for i, x in enumerate([other, *wanted]):
         if isinstance(x, Tensor):
-            dtype = x.dtype
+            dtype, place = x.dtype, backend_at(x.array)
         elif isinstance(x, bool):
             copy = copy or i == len(args)  # to(target, non_blocking, copy)
         elif isinstance(x, (dtypes.dtype, type, np.dtype)):
@@ -220,7 +240,11 @@ def to(self, *args, **kwargs):
         elif isinstance(x, str) and x in dtypes._BY_NAME:
             raise TypeError(f"to: '{x}' is a string; pass md.{x}")
         elif x is not None:
-            check_device("to", x)
+            place = backend_on("to", x)
+    if place is not None and place is not backend_at(self.array):
+        if place is not EXACT and dtype is not self.dtype:  # devices do not have every dtype
+            self = cast(self, dtype.numpy)
+        self, copy = moved(self, place), False
     if dtype is not self.dtype:
         return cast(self, dtype.numpy)
     return self.clone() if copy else self
@@ -241,16 +265,16 @@ def _converter(name, dtype):
 
 
 def cpu(self, memory_format=None):
-    """The tensor itself: it is on the CPU."""
-    return self
+    """The tensor on the CPU; itself when it is there."""
+    return to(self, "cpu")
 
 
 # ------------------------------------------------------------------------- copies and pickling
 
-def rebuild(cls, array, requires_grad, grad, state):
+def rebuild(cls, array, requires_grad, grad, state, where=None):
     """A tensor of a class from what __reduce_ex__ kept."""
     self = cls.__new__(cls)
-    self.array = array
+    self.array = array if where is None else placed(backend_on("a pickled tensor", where), array)
     if requires_grad:
         self.requires_grad_(True)
     if grad is not None:
@@ -261,8 +285,9 @@ def rebuild(cls, array, requires_grad, grad, state):
 
 
 def __reduce_ex__(self, protocol):
-    return rebuild, (type(self), self.array, self.requires_grad, None,
-                     getattr(self, "__dict__", None))
+    where = None if isinstance(self.array, np.ndarray) else str(self.device)
+    return rebuild, (type(self), on_host(self.array), self.requires_grad, None,
+                     getattr(self, "__dict__", None), where)
 
 
 def __copy__(self):
@@ -297,8 +322,9 @@ for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64),
 TensorMethods.ndimension = dim
 TensorMethods.nelement = numel
 TensorMethods.data = property(_get_data, _set_data)
-TensorMethods.device = property(lambda self: CPU)
+TensorMethods.device = property(lambda self: CPU if isinstance(self.array, np.ndarray)
+                                else device_of(self.array))
 TensorMethods.nbytes = property(lambda self: self.array.nbytes)
 TensorMethods.itemsize = property(lambda self: self.array.itemsize)
-TensorMethods.is_cuda = property(lambda self: False)
+TensorMethods.is_cuda = property(lambda self: self.device == "cuda")
 TensorMethods.__array_priority__ = 1000

@@ -7,6 +7,7 @@ import numpy as np
 from minidl import dtypes, errors
 from minidl._core import Tensor, op
 from minidl.ops.dims import axis, integer, sizes
+from minidl_kernels import DeviceArray
 
 __all__ = ["cat", "chunk", "concat", "concatenate", "hstack", "split", "stack", "tensor_split",
            "unbind", "vstack"]
@@ -46,6 +47,8 @@ def common_base(gs, lengths, d, shape):
     Attention writes the gradients of q, k and v into one buffer laid out as the packed projection,
     so that putting them together costs nothing.
     """
+    if isinstance(gs[0], DeviceArray):
+        return gs[0].backend.consecutive(gs, d, shape)
     base = None if gs[0] is None else gs[0].base
     if type(base) is not np.ndarray or not base.flags.c_contiguous:
         return None

@@ -5,6 +5,7 @@ import numpy as np
 from minidl import errors
 from minidl._core import op
 from minidl.ops.promotion import check_broadcast
+from minidl_kernels import ARRAYS
 
 __all__ = ["addmm", "bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]
 
@@ -31,7 +32,7 @@ def matmul(be, input, other):
     >>> (md.ones(2, 3) @ md.ones(3, 4)).shape
     (2, 4)
     """
-    if not (isinstance(input, np.ndarray) and isinstance(other, np.ndarray)):
+    if not (isinstance(input, ARRAYS) and isinstance(other, ARRAYS)):
         raise TypeError("matmul: expected two tensors, got "
                         f"{type(input).__name__} and {type(other).__name__}")
     _same_dtype("matmul", input, other)

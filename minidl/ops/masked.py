@@ -7,12 +7,13 @@ from minidl._core import inplace, op
 from minidl._methods import TensorMethods
 from minidl.ops.gather import scalar
 from minidl.ops.shape import broadcast
+from minidl_kernels import ARRAYS
 
 __all__ = ["argwhere", "masked_fill", "masked_select", "nonzero"]
 
 
 def checked_mask(name, mask):
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+    if not isinstance(mask, ARRAYS) or mask.dtype != np.bool_:
         raise errors.DTypeError(f"{name}: mask must be a bool tensor, got "
                                 + str(getattr(mask, "dtype", type(mask).__name__)))
     return mask

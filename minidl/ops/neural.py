@@ -190,10 +190,11 @@ def one_hot(be, input, num_classes=-1):
         num_classes = int(input.max()) + 1
     elif num_classes < 1:
         raise errors.ArgumentError(f"one_hot: num_classes must be positive, got {num_classes}")
-    if input.size and (input.min() < 0 or input.max() >= num_classes):
+    if isinstance(input, np.ndarray) and input.size \
+            and (input.min() < 0 or input.max() >= num_classes):
         raise errors.ArgumentError(f"one_hot: class ids go from {input.min()} to {input.max()}, "
                                    f"expected 0 to {num_classes - 1}")
-    return be.cast(input[..., None] == np.arange(num_classes), np.int64), None
+    return be.one_hot(input, num_classes), None
 
 
 @op(method=False)
@@ -254,6 +255,9 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
         losses, lse = be.cross_entropy(input, ids, ignore_index, label_smoothing)
     except IndexError as error:
         raise errors.DimensionError(str(error)) from None
+    if not isinstance(losses, np.ndarray):
+        return _reduced_on_device(be, losses, lse, input, ids, ignore_index, label_smoothing,
+                                  reduction)
     count = 1
     y = losses
     if reduction != "none":
@@ -269,6 +273,17 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
         return be.cross_entropy_grad(rows, input, ids, lse, ignore_index, label_smoothing)
 
     return y, vjp
+
+
+def _reduced_on_device(be, losses, lse, input, ids, ignore_index, label_smoothing, reduction):
+    """The same of a device, where the number of rows that count stays an array."""
+    y, count = losses, None
+    if reduction == "mean":
+        y, count = be.counted_mean(losses, ids, ignore_index)
+    elif reduction == "sum":
+        y = be.sum(losses, (), False)
+    return y, lambda g, need: be.cross_entropy_grad(g, input, ids, lse, ignore_index,
+                                                    label_smoothing, count)
 
 
 __all__ = ["axis_of", "cross_entropy", "dropout", "embedding", "layer_norm", "log_softmax",

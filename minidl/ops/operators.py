@@ -10,6 +10,7 @@ from minidl.ops.linalg import addmm, bmm, dot, matmul, mm, mv, outer
 from minidl.ops.logic import bitwise_not, logical_and, logical_not, logical_or, logical_xor
 from minidl.ops.neural import log_softmax, softmax
 from minidl.ops.promotion import check_broadcast, element
+from minidl_kernels import ARRAYS
 
 
 def _inplace(fn):
@@ -27,7 +28,7 @@ def fill(be, input, value):
     """Every element `value`, a number or a 0-d tensor."""
     if np.ndim(value):
         raise errors.ShapeError(f"fill_: expected a number or a 0-d tensor, got {value.shape}")
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, ARRAYS):
         value = element("fill_", value, input.dtype)
     y = be.full(input.shape, value, input.dtype)
     return y, lambda g, need: (be.zeros(g.shape, g.dtype), be.sum_to(g, ()))
@@ -42,6 +43,13 @@ def copy(be, input, src):
     return y, lambda g, need: (be.zeros(g.shape, g.dtype), be.cast(be.sum_to(g, shape), dtype))
 
 
+def copy_(self, src, non_blocking=False):
+    """Overwrite with src, broadcast, converted, and moved where it is on another device."""
+    if isinstance(src, Tensor) and type(src.array) is not type(self.array):
+        src = src.to(self.device, self.dtype)
+    return inplace(copy, self, src)
+
+
 def zero_(self):
     """Every element becomes 0."""
     return self.fill_(0)
@@ -54,8 +62,8 @@ _METHODS = {
     "true_divide": e._div, "multiply": e.mul, "negative": e.neg, "absolute": e.abs, "lerp": e.lerp,
     "softmax": softmax, "log_softmax": log_softmax,
     "softplus": e.softplus, "addmm": addmm, "bmm": bmm, "dot": dot, "mm": mm, "mv": mv,
-    "outer": outer, "zero_": zero_, "greater": e.gt, "greater_equal": e.ge, "less": e.lt,
-    "less_equal": e.le, "not_equal": e.ne,
+    "outer": outer, "zero_": zero_, "copy_": copy_, "greater": e.gt, "greater_equal": e.ge,
+    "less": e.lt, "less_equal": e.le, "not_equal": e.ne,
     "where": lambda self, condition, other: e.where(condition, self, other),
 }
 _OPERATORS = {
@@ -64,7 +72,7 @@ _OPERATORS = {
     "__and__": e.bitwise_and, "__or__": e.bitwise_or, "__xor__": e.bitwise_xor,
 }
 _INPLACE = (
-    fill, copy, e.add, e.sub, e.mul, e.div, e.pow, e.remainder, e.floor_divide, e.clamp, e.lerp,
+    fill, e.add, e.sub, e.mul, e.div, e.pow, e.remainder, e.floor_divide, e.clamp, e.lerp,
     e.exp, e.log, e.sqrt, e.rsqrt, e.sin, e.cos, e.tanh, e.sigmoid, e.relu, e.erf, e.square,
     e.reciprocal, e.neg, e.abs, e.sign, e.floor, e.ceil, e.round, e.trunc, e.expm1, e.log1p,
     e.exp2, e.log2, e.log10, e.fmod, e.bitwise_and, e.bitwise_or, e.bitwise_xor, bitwise_not,

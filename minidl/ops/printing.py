@@ -76,13 +76,15 @@ def body(x):
 
 def __repr__(self):
     """tensor([1., 2.]) with what is not the default: dtype, size when empty, requires_grad."""
-    parts = [body(self.array)]
+    parts = [body(self.array if isinstance(self.array, np.ndarray) else self.array.numpy())]
     if self.array.size == 0 and self.shape != (0,):
         parts.append(f"size={self.shape}")
     plain = (dtypes.get_default_dtype(), dtypes.bool) + (
         (dtypes.int64,) if self.array.size else ())
     if self.dtype not in plain:
         parts.append(f"dtype={self.dtype!r}")
+    if not isinstance(self.array, np.ndarray):
+        parts.append(f"device='{self.device}'")
     if self.grad_fn is not None:
         parts.append(f"grad_fn={self.grad_fn!r}")
     elif self.requires_grad:

@@ -6,17 +6,26 @@ from itertools import zip_longest
 import numpy as np
 
 from minidl import dtypes, errors
-from minidl_kernels import EXACT, HOST
+from minidl_kernels import ARRAYS, EXACT, HOST, DeviceArray
 
 
-def backend_for(dtype):
-    """The host backend that computes a NumPy dtype."""
+def backend_for(dtype, *arrays):
+    """The backend that computes a NumPy dtype: that of arrays on a device, else a host one."""
+    for x in arrays:
+        if isinstance(x, DeviceArray):
+            return x.backend
     return HOST if dtype == np.float32 else EXACT
+
+
+def raw(x):
+    """x, an array or one of NumPy's scalars, as an array."""
+    return x if isinstance(x, ARRAYS) else np.asarray(x)
 
 
 def floating(x):
     """An integer or bool array as the default floating dtype (exp of integers and the like)."""
-    return x if x.dtype.kind == "f" else EXACT.cast(x, dtypes.get_default_dtype().numpy)
+    dtype = dtypes.get_default_dtype().numpy
+    return x if x.dtype.kind == "f" else backend_for(None, x).cast(x, dtype)
 
 
 def promote(name, a, b, float_result=False):
@@ -29,7 +38,7 @@ def promote(name, a, b, float_result=False):
         dtype = dtypes.get_default_dtype()
     if dtype in (dtypes.float16, dtypes.bfloat16):
         raise errors.DTypeError(f"{name}: {dtype.name} is a storage dtype; convert with .float()")
-    return backend_for(dtype.numpy), as_array(a, dtype.numpy), as_array(b, dtype.numpy)
+    return backend_for(dtype.numpy, a, b), as_array(a, dtype.numpy), as_array(b, dtype.numpy)
 
 
 _LARGEST = {np.dtype(t): float(np.finfo(t).max) for t in (np.float16, np.float32)}
@@ -52,7 +61,7 @@ def element(name, value, dtype):
 
 def as_array(x, dtype):
     """x, an array or a number, as an array of `dtype` (integers wrap around as in C)."""
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, ARRAYS):
         x = np.asarray(x)
     if x.dtype == dtype:
         return x
@@ -89,7 +98,7 @@ def check_integers(name, a, b, dtype):
             "pow", "fmod", "remainder", "floor_divide")):
         raise errors.UnsupportedError(f"{name}: not defined for bool tensors; convert with .int() "
                                       "or use logical ops")
-    if name == "pow" and dtype.kind in "iu" and not isinstance(b, np.ndarray):
+    if name == "pow" and dtype.kind in "iu" and not isinstance(b, ARRAYS):
         if b < 0:
             raise errors.UnsupportedError("pow: integers to a negative power are not supported; "
                                           "convert with .float()")

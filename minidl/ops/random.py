@@ -5,8 +5,8 @@ import numpy as np
 from minidl import dtypes, errors
 from minidl._core import Tensor, grad_enabled, inplace, op, overwrite
 from minidl._methods import TensorMethods
-from minidl.ops.create import named, shape_of
-from minidl.ops.device import check_device
+from minidl.ops.create import named, placed, shape_of, where_of
+from minidl.ops.device import backend_at, backend_on, on_host
 from minidl.ops.dims import check_memory_format, integer
 from minidl.ops.generator import (
     Generator,
@@ -63,9 +63,8 @@ def rand(*size, generator=None, dtype=None, device=None, requires_grad=False, **
     >>> md.rand(2, 3).shape
     (2, 3)
     """
-    check_device("rand", device)
-    shape = shape_of("rand", named(size, given))
-    return Tensor(uniform_array(shape, floating("rand", dtype), generator),
+    be, shape = backend_on("rand", device), shape_of("rand", named(size, given))
+    return Tensor(uniform_array(shape, floating("rand", dtype), generator, be),
                   requires_grad=requires_grad)
 
 
@@ -75,9 +74,8 @@ def randn(*size, generator=None, dtype=None, device=None, requires_grad=False, *
     >>> md.randn(2, 3).shape
     (2, 3)
     """
-    check_device("randn", device)
-    shape = shape_of("randn", named(size, given))
-    return Tensor(normal_array(shape, floating("randn", dtype), generator),
+    be, shape = backend_on("randn", device), shape_of("randn", named(size, given))
+    return Tensor(normal_array(shape, floating("randn", dtype), generator, be),
                   requires_grad=requires_grad)
 
 
@@ -88,16 +86,16 @@ def randint(low, high=None, size=None, *, generator=None, dtype=dtypes.int64, de
     >>> md.randint(10, (2, 3)).shape, md.randint(5, 6, (2,))
     ((2, 3), tensor([5, 5]))
     """
-    check_device("randint", device)
+    be = backend_on("randint", device)
     if size is None and not isinstance(high, (int, np.integer, Tensor)):
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
     if size is None:
         raise TypeError("randint: misses the size, as in randint(10, (2, 3))")
-    values = integer_array("randint", low, high, shape_of("randint", (size,)), generator)
+    values = integer_array("randint", low, high, shape_of("randint", (size,)), generator, be)
     wanted = dtypes.as_dtype(dtype, "randint").numpy
-    return Tensor(values if wanted == np.int64 else EXACT.cast(values, wanted),
+    return Tensor(values if wanted == np.int64 else be.cast(values, wanted),
                   requires_grad=requires_grad)
 
 
@@ -107,13 +105,13 @@ def randperm(n, *, generator=None, dtype=dtypes.int64, device=None, requires_gra
     >>> sorted(md.randperm(4).tolist())
     [0, 1, 2, 3]
     """
-    check_device("randperm", device)
+    be = backend_on("randperm", device)
     n = integer("randperm", n, "n")
     if n < 0:
         raise errors.ArgumentError(f"randperm: n must not be negative, got {n}")
     keys = HOST.bits64(n, *chosen(generator).reserve(n, 2))
     order = np.argsort(keys, kind="stable")
-    return Tensor(EXACT.cast(order, dtypes.as_dtype(dtype, "randperm").numpy),
+    return Tensor(placed(be, EXACT.cast(order, dtypes.as_dtype(dtype, "randperm").numpy)),
                   requires_grad=requires_grad)
 
 
@@ -128,16 +126,16 @@ def rand_like(input, *, dtype=None, device=None, requires_grad=False, generator=
               memory_format=None):
     """rand() in the tensor's shape and dtype."""
     x = _checked_like(input, "rand_like", memory_format)
-    return rand(x.shape, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad,
-                generator=generator)
+    return rand(x.shape, dtype=dtype or x.dtype, device=where_of(x, device),
+                requires_grad=requires_grad, generator=generator)
 
 
 def randn_like(input, *, dtype=None, device=None, requires_grad=False, generator=None,
                memory_format=None):
     """randn() in the tensor's shape and dtype."""
     x = _checked_like(input, "randn_like", memory_format)
-    return randn(x.shape, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad,
-                 generator=generator)
+    return randn(x.shape, dtype=dtype or x.dtype, device=where_of(x, device),
+                 requires_grad=requires_grad, generator=generator)
 
 
 def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False,
@@ -145,7 +143,7 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
     """randint() in the tensor's shape and dtype."""
     x = _checked_like(input, "randint_like", memory_format)
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, x.shape, dtype=dtype or x.dtype, device=device,
+    return randint(low, high, x.shape, dtype=dtype or x.dtype, device=where_of(x, device),
                    requires_grad=requires_grad, generator=generator)
 
 
@@ -163,9 +161,10 @@ def probabilities(name, p):
 @op(method=False, name="bernoulli")
 def drawn(be, input, p, generator):
     """0 or 1, 1 with probability p (or input's own elements when p is None)."""
-    p = probabilities("bernoulli", input if p is None else p)
+    p = probabilities("bernoulli", on_host(input if p is None else p))
     wide = uniform_array(np.broadcast_shapes(input.shape, p.shape), np.float64, generator)
-    return be.cast(wide < p, input.dtype), lambda g, need: be.zeros(g.shape, g.dtype)
+    y = placed(backend_at(input), EXACT.cast(wide < p, input.dtype))
+    return y, lambda g, need: be.zeros(g.shape, g.dtype)
 
 
 def bernoulli(input, p=None, *, generator=None):
@@ -184,7 +183,7 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     >>> md.multinomial(md.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
     tensor([1, 1])
     """
-    w = _checked_like(input, "multinomial").array
+    w = on_host(_checked_like(input, "multinomial").array)
     w = w.astype(np.float32) if input.dtype.name == "bfloat16" else w  # NumPy calls it no float
     n = integer("multinomial", num_samples, "num_samples")
     if w.dtype.kind != "f" or not 1 <= w.ndim <= 2 or w.shape[-1] == 0:
@@ -210,7 +209,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
         with np.errstate(divide="ignore"):
             times = np.where(rows > 0, -np.log1p(-u) / rows, np.inf)
         out = np.argsort(times, 1, kind="stable")[:, :n]
-    return Tensor(EXACT.cast(out.reshape((*w.shape[:-1], n)), np.int64))
+    drawn = EXACT.cast(out.reshape((*w.shape[:-1], n)), np.int64)
+    return Tensor(placed(backend_at(input.array), drawn))
 
 
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None,
@@ -220,8 +220,9 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
     >>> md.normal(0.0, 1.0, (2, 3)).shape
     (2, 3)
     """
-    check_device("normal", device)
-    low = std.array.min(initial=0) if isinstance(std, Tensor) else std
+    std_given = isinstance(std, Tensor)
+    be = backend_on("normal", where_of(std if std_given else mean, device))
+    low = on_host(std.array).min(initial=0) if std_given else std
     if low < 0:
         raise errors.ArgumentError(f"normal: std must not be negative, got {low}")
     tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -231,9 +232,9 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
         dtype = dtype or dtypes.result_type(*tensors)
     shape = np.broadcast_shapes(*[x.shape for x in tensors]) if size is None \
         else shape_of("normal", (size,))
-    z = normal_array(shape, floating("normal", dtype), generator)
+    z = normal_array(shape, floating("normal", dtype), generator, be)
     mean, std = [x.array if isinstance(x, Tensor) else z.dtype.type(x) for x in (mean, std)]
-    return Tensor(EXACT.cast(z * std + mean, z.dtype), requires_grad=requires_grad)
+    return Tensor(be.cast(z * std + mean, z.dtype), requires_grad=requires_grad)
 
 
 # -------------------------------------------------------------------------------------- in place
@@ -247,7 +248,8 @@ def replaced(be, input, values):
 def refill(self, name, values):
     """Write random values over a tensor, in memory and graph."""
     if self.requires_grad and grad_enabled():
-        return inplace(replaced, self, Tensor(EXACT.cast(values, self.array.dtype)))
+        be = backend_at(self.array)
+        return inplace(replaced, self, Tensor(be.cast(placed(be, values), self.array.dtype)))
     return overwrite(self, name, values)
 
 
@@ -264,7 +266,8 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **given):
         raise TypeError(f"uniform_: unknown argument '{next(iter(given))}'")
     if not low <= to:
         raise errors.ArgumentError(f"uniform_: expected from <= to, got {low} and {to}")
-    u = uniform_array(self.shape, _float_only(self, "uniform_"), generator)
+    u = uniform_array(self.shape, _float_only(self, "uniform_"), generator,
+                      backend_at(self.array))
     return refill(self, "uniform_", u * u.dtype.type(to - low) + u.dtype.type(low))
 
 
@@ -272,13 +275,13 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
     """Overwrite with normal numbers."""
     if std < 0:
         raise errors.ArgumentError(f"normal_: std must not be negative, got {std}")
-    z = normal_array(self.shape, _float_only(self, "normal_"), generator)
+    z = normal_array(self.shape, _float_only(self, "normal_"), generator, backend_at(self.array))
     return refill(self, "normal_", z * z.dtype.type(std) + z.dtype.type(mean))
 
 
 def bernoulli_(self, p=0.5, *, generator=None):
     """Overwrite with 1 with probability p, else 0."""
-    p = p.array if isinstance(p, Tensor) else np.asarray(p, np.float64)
+    p = on_host(p.array) if isinstance(p, Tensor) else np.asarray(p, np.float64)
     u = uniform_array(self.shape, np.float64, generator)
     return refill(self, "bernoulli_", u < probabilities("bernoulli_", p))
 

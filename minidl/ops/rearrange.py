@@ -6,6 +6,7 @@ from minidl import errors
 from minidl._core import op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axes, axis, integer, sizes
+from minidl_kernels import DeviceArray
 
 __all__ = ["flip", "fliplr", "flipud", "repeat_interleave", "roll", "tile", "tril", "triu"]
 
@@ -106,6 +107,8 @@ def repeat_interleave(be, input, repeats, dim=None, output_size=None):
                                                                    input.ndim))
     if x.ndim == 0:
         x = x.reshape(1)
+    if isinstance(repeats, DeviceArray):
+        repeats = repeats.numpy()  # the shape of the result depends on it
     if isinstance(repeats, np.ndarray):
         if repeats.dtype.kind not in "iu" or repeats.ndim > 1 \
                 or repeats.size not in (1, x.shape[d]):
@@ -122,12 +125,11 @@ def repeat_interleave(be, input, repeats, dim=None, output_size=None):
     shape = x.shape
 
     def vjp(g, need):
-        starts = np.concatenate([[0], np.cumsum(counts)])
         g = np.moveaxis(g, d, 0)
-        dx = be.zeros(np.moveaxis(np.empty(shape, bool), d, 0).shape, g.dtype)
-        some = np.flatnonzero(counts)
-        if some.size:
-            dx[some] = np.add.reduceat(g, starts[some], axis=0)
+        dx = be.zeros((shape[d], *g.shape[1:]), g.dtype)
+        if g.size:
+            be.index_add_rows(dx.reshape(shape[d], -1), np.repeat(np.arange(shape[d]), counts),
+                              be.contiguous(g).reshape(g.shape[0], -1))
         return np.moveaxis(dx, 0, d).reshape(before)
 
     return be.contiguous(np.repeat(x, counts, d)), vjp

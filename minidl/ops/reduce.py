@@ -9,7 +9,7 @@ from minidl import dtypes, errors
 from minidl._core import Tensor, op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axes, axis
-from minidl.ops.promotion import backend_for
+from minidl.ops.promotion import backend_for, raw
 
 __all__ = ["count_nonzero", "cumsum", "logsumexp", "mean", "norm", "prod", "std", "std_mean", "sum",
            "var", "var_mean"]
@@ -38,7 +38,7 @@ def converted(name, be, x, dtype):
     wanted = dtypes.as_dtype(dtype, name).numpy
     if wanted == x.dtype:
         return be, x
-    return backend_for(wanted), be.cast(x, wanted)
+    return backend_for(wanted, x), be.cast(x, wanted)
 
 
 def summable(name, be, x, dtype):
@@ -179,7 +179,7 @@ def others(x, dims):
     """For each element the product of all others in its slice: right where some are zero."""
     rows = np.moveaxis(x, dims, range(-len(dims), 0)) if dims else x
     flat = rows.reshape((*rows.shape[:rows.ndim - len(dims)], -1))
-    one = np.ones((*flat.shape[:-1], 1), x.dtype)
+    one = np.zeros_like(flat[..., :1]) + x.dtype.type(1)
     left = np.cumprod(np.concatenate([one, flat[..., :-1]], -1), -1)
     right = np.cumprod(np.concatenate([one, flat[..., :0:-1]], -1), -1)[..., ::-1]
     out = (left * right).reshape(rows.shape)
@@ -194,7 +194,7 @@ def count_nonzero(be, input, dim=None):
     tensor(2)
     """
     dims = reduced("count_nonzero", input, dim)
-    return np.asarray(np.count_nonzero(input, dims or None), np.int64), None
+    return raw(np.count_nonzero(input, dims or None)).astype(np.int64), None
 
 
 # -------------------------------------------------------------------------------------- variance
@@ -221,7 +221,7 @@ def deviation(be, input):
     y = be.sqrt(input)
 
     def vjp(g, need):
-        return be.where(np.asarray(y == 0), np.zeros((), y.dtype), be.sqrt_grad(g, y))
+        return be.where(raw(y == 0), np.zeros((), y.dtype), be.sqrt_grad(g, y))
 
     return y, vjp
 
@@ -294,12 +294,12 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 def shared(be, g, x, y, dims, keepdim, nans=False):
     """The gradient of an extreme, shared evenly over the elements that reach it."""
     ndim = x.ndim
-    hit = np.asarray(x == spread(y, dims, ndim, keepdim))
+    hit = raw(x == spread(y, dims, ndim, keepdim))
     if nans:
         hit = hit | np.isnan(x)
     count = hit.sum(dims or None, keepdims=True).astype(x.dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.asarray(spread(g, dims, ndim, keepdim) / count)
+        each = raw(spread(g, dims, ndim, keepdim) / count)
     return be.mul(be.cast(hit, x.dtype), each)
 
 
@@ -322,7 +322,7 @@ def vector_norm(be, input, p, dims, keepdim):
         y = np.sqrt(be.sum(be.square(x), dims, keepdim))
     else:
         y = be.sum(be.pow(be.abs(x), p), dims, keepdim) ** x.dtype.type(1 / p)
-    y = np.asarray(y)
+    y = raw(y)
 
     def vjp(g, need):
         wide = spread(y, dims, ndim, keepdim)

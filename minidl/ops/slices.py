@@ -1,5 +1,7 @@
 """Views of a part: one index of a dim, a range of it, a diagonal."""
 
+import numpy as np
+
 from minidl import errors
 from minidl._core import op
 from minidl.ops.dims import axis, integer
@@ -61,7 +63,8 @@ def diagonal(be, input, offset=0, dim1=0, dim2=1):
 
     def part(x):
         d = x.diagonal(offset, a, b)
-        d.flags.writeable = x.flags.writeable  # NumPy hands out read-only diagonals
+        if isinstance(d, np.ndarray):
+            d.flags.writeable = x.flags.writeable  # NumPy hands out read-only diagonals
         return d
 
     def vjp(g, need):

@@ -8,6 +8,7 @@ from minidl import errors
 from minidl._core import op
 from minidl._methods import TensorMethods
 from minidl.ops.dims import axis, integer
+from minidl.ops.promotion import raw
 
 __all__ = ["argsort", "sort", "topk", "unique"]
 
@@ -104,7 +105,7 @@ def distinct(be, input, dim, inverse, counts):
     out = list(out) if isinstance(out, tuple) else [out]
     if inverse:
         out[1] = out[1].reshape(input.shape if d is None else -1)
-    return tuple([be.contiguous(np.asarray(x)) for x in out]), None
+    return tuple([be.contiguous(raw(x)) for x in out]), None
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):

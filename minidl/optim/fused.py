@@ -33,7 +33,7 @@ def by_backend(tensors: Iterable[Tensor]) -> dict[Any, list[Tensor]]:
 def gradients(params: list[Tensor]) -> list[Any]:
     """The raw gradients of ``params``, contiguous."""
     grads = [param.grad.array for param in params]
-    return [EXACT.contiguous(g) if isinstance(g, np.ndarray) else g for g in grads]
+    return [(EXACT if isinstance(g, np.ndarray) else g.backend).contiguous(g) for g in grads]
 
 
 def mark_written(tensors: list[Tensor], name: str) -> None:

@@ -155,7 +155,9 @@ class Optimizer:
 
 
 def _own(value: Any, param: Tensor) -> Any:
-    """A copy of a saved value; tensors take the dtype of the parameter they belong to."""
+    """A copy of a saved value; tensors take the dtype and device of the parameter they belong to,
+    but for a step number, which PyTorch saves as a tensor and which is for the host."""
     if isinstance(value, Tensor):
-        return value.detach().to(param.dtype).clone()
+        same = value.shape == param.shape
+        return value.detach().to(param.device if same else None, param.dtype).clone()
     return copy.deepcopy(value)

@@ -9,6 +9,7 @@ import numpy as np
 
 from minidl import _core
 from minidl.errors import NonFiniteError
+from minidl_kernels import ARRAYS
 
 MASKING = ("masked_fill", "where")  # write -inf on purpose
 
@@ -55,9 +56,9 @@ def _watched(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def _arrays(values: Any) -> Iterator[np.ndarray]:
-    if isinstance(values, np.ndarray):
+    if isinstance(values, ARRAYS):
         if values.dtype.kind == "f":
-            yield values
+            yield values if isinstance(values, np.ndarray) else values.numpy()
     elif isinstance(values, (tuple, list)):
         for value in values:
             yield from _arrays(value)

@@ -8,6 +8,7 @@ agree with the gradients.
 import numpy as np
 
 import minidl as md
+from minidl_kernels import EXACT
 
 
 def real(rng, *shape, low=-2.0, high=2.0):
@@ -77,6 +78,7 @@ SAMPLES = {
     "_where": [lambda r: (mask(r, 3, 4), real(r, 4), real(r, 3, 1))],
     "fill": [lambda r: (real(r, 3), 2.0), lambda r: (real(r, 3), real(r))],
     "copy": [lambda r: (real(r, 3, 4), real(r, 4))],
+    "moved": [lambda r: (real(r, 3), EXACT)],
     "cast": [lambda r: (real(r, 3), np.dtype("float64"))],
     "clone": [lambda r: (real(r, 3, 4),), lambda r: (real(r, 4, 3).T,)],
     # linear algebra and layers

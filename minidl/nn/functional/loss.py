@@ -324,7 +324,7 @@ def gaussian_nll_loss(
     tensor(0.5000)
     """
     if not isinstance(var, Tensor):
-        var = ops.full(tuple(input.shape), float(var), dtype=input.dtype)
+        var = ops.full_like(input, float(var))
     shape, var_shape = tuple(input.shape), tuple(var.shape)
     if var_shape == shape[:-1] != shape:
         var = var.unsqueeze(-1)

@@ -73,7 +73,7 @@ def _positions(input: Tensor, dim: int, before: int, after: int, mode: str) -> T
         places = first + (places - first) % kept
     else:
         places = size - 1 - abs(size - 1 - abs(places))
-    return Tensor(places)
+    return Tensor(places).to(input.device)
 
 
 def _pad_axis(input: Tensor, dim: int, before: int, after: int, value: float) -> Tensor:
@@ -87,7 +87,7 @@ def _pad_axis(input: Tensor, dim: int, before: int, after: int, value: float) ->
 
     def border(amount: int) -> Tensor:
         shape = (*kept.shape[:dim], amount, *kept.shape[dim + 1 :])
-        return ops.full(shape, value, dtype=input.dtype)
+        return input.new_full(shape, value)
 
     parts = [border(before)] if before > 0 else []
     parts.append(kept)

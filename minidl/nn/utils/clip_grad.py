@@ -17,10 +17,17 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _euclidean(tensors: list[Tensor]) -> Tensor:
-    """The 2-norm of all tensors in one kernel call (one for each backend)."""
+    """The 2-norm of all tensors in one kernel call (one for each backend).
+
+    That of tensors on one device stays there: nobody waits for it.
+    """
+    groups = by_backend(tensors)
+    if len(groups) == 1 and tensors[0].device != "cpu":
+        (backend,) = groups
+        return Tensor(backend.norm_of([backend.contiguous(t.array) for t in tensors]))
     norms = [
         backend.total_norm([t.array for t in together])
-        for backend, together in by_backend(tensors).items()
+        for backend, together in groups.items()
     ]
     return ops.full((), math.hypot(*norms), dtype=tensors[0].dtype)
 
@@ -69,10 +76,16 @@ def clip_grads_with_norm_(
     >>> norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
     >>> nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, norm)
     """
-    scale = max_norm / (total_norm.item() + 1e-6)
+    groups = by_backend(_gradients(parameters))
+    for backend in list(groups):
+        if total_norm.device != "cpu" and backend is total_norm.array.backend:
+            grads = groups.pop(backend)
+            backend.clip_([grad.array for grad in grads], total_norm.array, max_norm)
+            mark_written(grads, "clip_grad_norm_")
+    scale = max_norm / (total_norm.item() + 1e-6) if groups else 1
     if scale >= 1:
         return
-    for backend, grads in by_backend(_gradients(parameters)).items():
+    for backend, grads in groups.items():
         backend.scale_([grad.array for grad in grads], scale)
         mark_written(grads, "clip_grad_norm_")
 
