@@ -23,9 +23,17 @@ import minidl_kernels  # noqa: E402
 from minidl_kernels.cpu import threads, use_blas  # noqa: E402
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--device", choices=("cuda", "metal", "opencl"),
+                     help="run what every device must pass (tests/devices) on this one, and "
+                     "nothing else; without it, on OpenCL where that is installed")
+
+
+def pytest_collection_modifyitems(config, items):
     """Begin with the files that take longest: no worker is left alone with one at the end."""
-    longest = {"test_sdist.py": 0, "test_torch_samples.py": 1}
+    if config.getoption("--device"):
+        items[:] = [item for item in items if item.path.parent.name == "devices"]
+    longest = {"test_sdist.py": 0, "test_torch_samples.py": 1, "test_ops.py": 2}
     items.sort(key=lambda item: longest.get(item.path.name, len(longest)))
 
 

@@ -1,22 +1,31 @@
-"""Device backends against the NumPy reference, in float64 where it has floats."""
+"""What every device must pass: kernels against the NumPy reference in float64, ops, layers and
+training against the CPU. `pytest --device NAME` says which device; without it OpenCL is tried."""
+
+import importlib
 
 import numpy as np
 import pytest
 
+import minidl as md
 from minidl_kernels import reference
 
 
 @pytest.fixture(scope="session")
-def be():
-    """The OpenCL backend: a GPU where there is one, else PoCL on the CPU."""
-    cl = pytest.importorskip("pyopencl", reason="pip install 'pyopencl[pocl]'")
-    try:
-        cl.get_platforms()
-    except cl.Error:
-        pytest.skip("no OpenCL platform; pip install 'pyopencl[pocl]'")
-    from minidl_kernels import opencl
+def device(request):
+    """The name of the device under test."""
+    wanted = request.config.getoption("--device")
+    name = wanted or "opencl"
+    (found,) = [d for d in md.devices() if d.name == name]
+    if not found.available and not wanted:
+        pytest.skip(found.description)
+    assert found.available, found.description
+    return name
 
-    return opencl
+
+@pytest.fixture(scope="session")
+def be(device):
+    """Its backend."""
+    return importlib.import_module(f"minidl_kernels.{device}")
 
 
 @pytest.fixture
