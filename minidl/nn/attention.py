@@ -11,6 +11,7 @@ from minidl.grad_mode import is_grad_enabled
 from minidl.ops.attention import cached_attention
 
 from . import functional as F
+from .fused import add_linear
 from .linear import Linear
 from .module import Module
 from .rotary import RotaryEmbedding
@@ -180,16 +181,18 @@ class MultiHeadAttention(Module):
         mask: Tensor | None = None,
         cache: KVCache | None = None,
         positions: Tensor | None = None,
+        residual: Tensor | None = None,
     ) -> Tensor:
         """(B, T, embed_dim) -> (B, T, embed_dim).
 
         With a ``cache`` the keys and values of ``x`` join those of earlier calls, and positions
-        go on from there. ``positions`` (B, T) gives each token its own (rotary only).
+        go on from there. ``positions`` (B, T) gives each token its own (rotary only). What
+        ``residual`` (B, T, embed_dim) holds is added to the output.
         """
         if x.ndim != 3:
             raise ShapeError(f"attention takes (batch, length, width), got {tuple(x.shape)}")
         if cache is not None and context is None and self.kv_dim is None:
-            return self.proj(self._attend_cached(self.qkv(x), mask, cache, positions))
+            return self._joined(self._attend_cached(self.qkv(x), mask, cache, positions), residual)
         q, k, v = self._project(x, context)
         if self.rotary is not None:
             start = 0 if cache is None else cache.length
@@ -208,7 +211,10 @@ class MultiHeadAttention(Module):
             enable_gqa=self.num_kv_heads != self.num_heads,
         )
         batch, length = x.shape[:2]
-        return self.proj(y.transpose(1, 2).reshape((batch, length, -1)))
+        return self._joined(y.transpose(1, 2).reshape((batch, length, -1)), residual)
+
+    def _joined(self, heads: Tensor, residual: Tensor | None) -> Tensor:
+        return self.proj(heads) if residual is None else add_linear(self.proj, heads, residual)
 
     def _attend_cached(
         self, qkv: Tensor, mask: Tensor | None, cache: KVCache, positions: Tensor | None

@@ -9,6 +9,7 @@ from typing import Any
 from minidl._core import Tensor
 
 from . import functional as F
+from .fused import activated, add_linear
 from .linear import Linear
 from .module import Module
 
@@ -53,14 +54,20 @@ class FeedForward(Module):
         super().__init__()
         hidden = 4 * embed_dim if hidden_dim is None else hidden_dim
         self.activation = activation_function(activation)
+        self._name = activation if isinstance(activation, str) else ""
         self.up = Linear(embed_dim, hidden, bias, device, dtype)
         self.down = Linear(hidden, embed_dim, bias, device, dtype)
         self.dropout = dropout
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., embed_dim) -> (..., embed_dim)."""
-        y = self.down(self.activation(self.up(x)))
-        return F.dropout(y, self.dropout, self.training)
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """(..., embed_dim) -> (..., embed_dim); what ``residual`` holds is added."""
+        if residual is None:
+            y = self.down(self.activation(self.up(x)))
+            return F.dropout(y, self.dropout, self.training)
+        hidden = activated(self.up, x, self._name)
+        if hidden is None:
+            hidden = self.activation(self.up(x))
+        return _with_residual(self, hidden, residual)
 
 
 class SwiGLU(Module):
@@ -90,7 +97,15 @@ class SwiGLU(Module):
         self.down = Linear(hidden, embed_dim, bias, device, dtype)
         self.dropout = dropout
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., embed_dim) -> (..., embed_dim)."""
-        y = self.down(F.silu(self.gate(x)) * self.up(x))
-        return F.dropout(y, self.dropout, self.training)
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """(..., embed_dim) -> (..., embed_dim); what ``residual`` holds is added."""
+        hidden = F.silu(self.gate(x)) * self.up(x)
+        if residual is None:
+            return F.dropout(self.down(hidden), self.dropout, self.training)
+        return _with_residual(self, hidden, residual)
+
+
+def _with_residual(layer: FeedForward | SwiGLU, hidden: Tensor, residual: Tensor) -> Tensor:
+    if layer.dropout and layer.training:
+        return residual + F.dropout(layer.down(hidden), layer.dropout, True)
+    return add_linear(layer.down, hidden, residual)

@@ -7,7 +7,8 @@ from minidl._core import op
 from minidl.ops.promotion import check_broadcast
 from minidl_kernels import ARRAYS
 
-__all__ = ["addmm", "bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]
+__all__ = ["addmm", "bmm", "dot", "einsum", "linear",
+           "linear_activation", "linear_add", "matmul", "mm", "mv", "outer"]
 
 
 def _same_dtype(name, a, b):
@@ -103,12 +104,59 @@ def linear(be, input, weight, bias=None):
         if need[0]:
             dx = be.matmul(g.reshape(-1, n), weight).reshape(input.shape)
         if need[1]:
+            if type(g) is not np.ndarray and len(need) > 2 and need[2]:
+                dw, db = be.linear_grad_both(g, input)
+                return dx, dw, db
             dw = be.linear_grad_weight(g, input)
         if len(need) > 2 and need[2]:
             db = be.sum_to(g, (n,))
         return dx, dw, db
 
     return y, vjp
+
+
+@op(method=False)
+def linear_add(be, input, weight, bias, residual):
+    """residual + linear(input, weight, bias); on a device the product does it all."""
+    plain, vjp = _linear_parts(be, input, weight, bias, residual)
+    y = plain if plain is not None else be.linear_add(input, weight, bias, residual)
+
+    def vjp_add(g, need):
+        return *vjp(g, need[:3]), g
+
+    return y, vjp_add
+
+
+@op(method=False)
+def linear_activation(be, input, weight, bias, name):
+    """NAME(linear(input, weight, bias)) for gelu, gelu_tanh and silu, likewise."""
+    plain, vjp = _linear_parts(be, input, weight, bias, None)
+    if plain is not None:
+        z, y = plain, getattr(be, name)(plain)
+        return y, lambda g, need: vjp(getattr(be, name + "_grad")(g, z), need[:3])
+    y, saved = be.linear_activation(name, input, weight, bias)
+    return y, lambda g, need: vjp(be.linear_activation_grad(name, g, saved), need[:3])
+
+
+def _linear_parts(be, input, weight, bias, residual):
+    """The result of linear() on the host (with the residual), None on a device; and its vjp."""
+    if input.ndim == 0 or input.shape[-1] != weight.shape[1]:
+        raise errors.ShapeError(f"linear: input has last axis {input.shape[-1:]}, expected "
+                                f"{weight.shape[1]} (input shape {input.shape})")
+    if isinstance(input, np.ndarray):
+        y, vjp = linear.fn(be, input, weight, bias)
+        return (y if residual is None else be.add(y, residual)), vjp
+    n = weight.shape[0]
+
+    def vjp(g, need):
+        dx = be.matmul(g.reshape(-1, n), weight).reshape(input.shape) if need[0] else None
+        if not need[1]:
+            return dx, None, be.sum_to(g, (n,)) if need[2] else None
+        dw, db = be.linear_grad_both(g, input) if need[2] else (be.linear_grad_weight(g, input),
+                                                                None)
+        return dx, dw, db
+
+    return None, vjp
 
 
 def _linear_scalar_bias(be, input, weight, bias):

@@ -150,6 +150,33 @@ def rms_norm(be, input, normalized_shape, weight=None, eps=None):
     return y.reshape(input.shape), vjp
 
 
+@op(method=False, view=True)
+def norm_and_skip(be, input, weight, bias, eps, centred):
+    """(norm(input), input) over the last axis, LayerNorm where centred, else RMSNorm.
+
+    What goes round the norm in a residual block is its second result: on a device the two
+    gradients of the input meet in the kernel of the norm, not in one of their own.
+    """
+    y, *saved = be.layer_norm(input, weight, bias, eps) if centred \
+        else be.rms_norm(input, weight, eps)
+    grad = be.layer_norm_grad if centred else be.rms_norm_grad
+
+    def vjp(g, need):
+        g, skip = g
+        if g is None:
+            return skip
+        wanted = (need[0], weight is not None and need[1], bias is not None and need[2])
+        wanted = wanted if centred else wanted[:2]
+        if skip is None or not need[0]:
+            return grad(g, input, weight, *saved, wanted)
+        if not isinstance(g, np.ndarray):
+            return grad(g, input, weight, *saved, wanted, skip)
+        dx, *rest = grad(g, input, weight, *saved, wanted)
+        return be.add(dx, skip), *rest
+
+    return (y, input), vjp
+
+
 # --------------------------------------------------------------------------- embedding, dropout
 
 @op(method=False)
@@ -287,4 +314,4 @@ def _reduced_on_device(be, losses, lse, input, ids, ignore_index, label_smoothin
 
 
 __all__ = ["axis_of", "cross_entropy", "dropout", "embedding", "layer_norm", "log_softmax",
-           "one_hot", "rms_norm", "rotary", "softmax"]
+           "norm_and_skip", "one_hot", "rms_norm", "rotary", "softmax"]

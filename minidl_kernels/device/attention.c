@@ -1,6 +1,6 @@
 /* Scaled dot-product attention in memory linear in the sequence, forward and backward, with sums in
  * an order that depends on the shapes only (no atomics: delta first, then dk and dv by blocks of
- * keys, then dq by blocks of queries).
+ * keys and dq by blocks of queries).
  *
  * q [B, H, T, D], k [B, Hk, S, D], v [B, Hk, S, Dv], any strides but 1 along the last axis.
  * Compiled for HD, a multiple of 8 not below D and Dv and not above 128; MASK 0 (none), 1 (bool) or
@@ -212,123 +212,85 @@ KERNEL(attention_delta, 128, IN(float, g), IN(float, out), OUT(float, delta), VA
         } \
     } while (0)
 
-/* dk and dv of WIDE keys, over all queries of all heads that read them. Grid: blocks, key heads */
-KERNEL(attention_grad_kv, 128, IN(float, g), IN(float, q), IN(float, k), IN(float, v),
-       IN(MASK_TYPE, mask), IN(float, lse), IN(float, delta), OUT(float, dk), OUT(float, dv),
-       VAL(Attention, a))
+/* dk and dv of WIDE keys, over all queries of all heads that read them (blocks below kv_total, of
+ * which kv_blocks for each key head), and dq of WIDE queries over all their keys (the others,
+ * q_blocks for each head): one launch, as neither waits for the other. A block keeps its own WIDE
+ * rows (of k and v, or of q and g) and goes through the others NARROW at a time. */
+KERNEL(attention_grad, 128, IN(float, g), IN(float, q), IN(float, k), IN(float, v),
+       IN(MASK_TYPE, mask), IN(float, lse), IN(float, delta), OUT(float, dq), OUT(float, dk),
+       OUT(float, dv), VAL(Attention, a), VAL(int, kv_total), VAL(int, kv_blocks),
+       VAL(int, q_blocks))
 {
-    SHARED(float, qs, [NARROW][HD + 1]);
-    SHARED(float, gs, [NARROW][HD + 1]);
-    SHARED(float, ks, [WIDE][HD + 1]);
-    SHARED(float, vs, [WIDE][HD + 1]);
+    SHARED(float, own1, [WIDE][HD + 1]); /* k or q */
+    SHARED(float, own2, [WIDE][HD + 1]); /* v or g */
+    SHARED(float, other1, [NARROW][HD + 1]); /* q or k */
+    SHARED(float, other2, [NARROW][HD + 1]); /* g or v */
     SHARED(float, ps, [NARROW][WIDE + 1]);
     SHARED(float, ds, [NARROW][WIDE + 1]);
-    const int b = BLOCK_Y / a.Hk, hk = BLOCK_Y - b * a.Hk, heads = a.H / a.Hk;
-    const int tx = THREAD % 8, r0 = THREAD / 8 * ROWS, k0 = BLOCK_X * WIDE;
-    const int key = THREAD % WIDE;
-    float sk[ROWS][FEATURES], sv[ROWS][FEATURES];
+    const int of_keys = BLOCK_X < kv_total, block = of_keys ? BLOCK_X : BLOCK_X - kv_total;
+    const int blocks = of_keys ? kv_blocks : q_blocks, head = block / blocks;
+    const int own0 = (block - head * blocks) * WIDE, heads = a.H / a.Hk;
+    const int b = head / (of_keys ? a.Hk : a.H), h0 = head - b * (of_keys ? a.Hk : a.H);
+    const int hk = of_keys ? h0 : h0 / heads;
+    const int first = of_keys ? hk * heads : h0, last = of_keys ? first + heads : h0 + 1;
+    const int begin = of_keys && a.causal ? own0 / NARROW * NARROW : 0;
+    const int end = of_keys ? a.T : a.causal ? MIN(own0 + WIDE, a.S) : a.S;
+    const int tx = THREAD % 8, r0 = THREAD / 8 * ROWS, own = THREAD % WIDE;
+    float sum1[ROWS][FEATURES], sum2[ROWS][FEATURES]; /* dk and dv, or dq */
     UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int c = 0; c < FEATURES; c++) sk[i][c] = sv[i][c] = 0.0f;
-    LOAD_TILE(ks, WIDE, HEAD(k, a.k, b, hk), a.k.t, k0, a.S, a.D)
-    LOAD_TILE(vs, WIDE, HEAD(v, a.v, b, hk), a.v.t, k0, a.S, a.Dv)
-    for (int h = hk * heads; h < (hk + 1) * heads; h++) {
-        for (int q0 = a.causal ? k0 / NARROW * NARROW : 0; q0 < a.T; q0 += NARROW) {
-            LOAD_TILE(qs, NARROW, HEAD(q, a.q, b, h), a.q.t, q0, a.T, a.D)
-            LOAD_TILE(gs, NARROW, HEAD(g, a.g, b, h), a.g.t, q0, a.T, a.Dv)
+        UNROLL for (int c = 0; c < FEATURES; c++) sum1[i][c] = sum2[i][c] = 0.0f;
+    LOAD_TILE(own1, WIDE, (of_keys ? HEAD(k, a.k, b, hk) : HEAD(q, a.q, b, h0)),
+              (of_keys ? a.k.t : a.q.t), own0, (of_keys ? a.S : a.T), a.D)
+    LOAD_TILE(own2, WIDE, (of_keys ? HEAD(v, a.v, b, hk) : HEAD(g, a.g, b, h0)),
+              (of_keys ? a.v.t : a.g.t), own0, (of_keys ? a.S : a.T), a.Dv)
+    for (int h = first; h < last; h++) {
+        for (int n0 = begin; n0 < end; n0 += NARROW) {
+            LOAD_TILE(other1, NARROW, (of_keys ? HEAD(q, a.q, b, h) : HEAD(k, a.k, b, hk)),
+                      (of_keys ? a.q.t : a.k.t), n0, (of_keys ? a.T : a.S), a.D)
+            LOAD_TILE(other2, NARROW, (of_keys ? HEAD(g, a.g, b, h) : HEAD(v, a.v, b, hk)),
+                      (of_keys ? a.g.t : a.v.t), n0, (of_keys ? a.T : a.S), a.Dv)
             BARRIER();
             float qk[PAIRS], gv[PAIRS];
             UNROLL for (int j = 0; j < PAIRS; j++) qk[j] = gv[j] = 0.0f;
             for (int d = 0; d < HD; d++) {
-                float kd = ks[key][d], vd = vs[key][d];
+                float e1 = own1[own][d], e2 = own2[own][d];
                 UNROLL for (int j = 0; j < PAIRS; j++) {
                     const int r = THREAD / WIDE + j * (THREADS / WIDE);
-                    qk[j] = FMA(qs[r][d], kd, qk[j]);
-                    gv[j] = FMA(gs[r][d], vd, gv[j]);
+                    qk[j] = FMA(other1[r][d], e1, qk[j]);
+                    gv[j] = FMA(other2[r][d], e2, gv[j]);
                 }
             }
             UNROLL for (int j = 0; j < PAIRS; j++) {
                 const int r = THREAD / WIDE + j * (THREADS / WIDE);
+                const int t = of_keys ? n0 + r : own0 + own, s = of_keys ? own0 + own : n0 + r;
                 float p, d;
-                PROBABILITY(p, d, qk[j], gv[j], q0 + r, k0 + key);
-                ps[r][key] = p;
-                ds[r][key] = d * a.scale;
+                PROBABILITY(p, d, qk[j], gv[j], t, s);
+                ps[r][own] = p;
+                ds[r][own] = d * a.scale;
             }
             BARRIER();
             for (int r = 0; r < NARROW; r++)
                 UNROLL for (int i = 0; i < ROWS; i++) {
                     float p = ps[r][r0 + i], d = ds[r][r0 + i];
                     UNROLL for (int c = 0; c < FEATURES; c++) {
-                        sv[i][c] = FMA(p, gs[r][tx + 8 * c], sv[i][c]);
-                        sk[i][c] = FMA(d, qs[r][tx + 8 * c], sk[i][c]);
+                        sum1[i][c] = FMA(d, other1[r][tx + 8 * c], sum1[i][c]);
+                        if (of_keys) sum2[i][c] = FMA(p, other2[r][tx + 8 * c], sum2[i][c]);
                     }
                 }
             BARRIER();
         }
     }
+    GLOBAL float *to = of_keys ? HEAD(dk, a.dk, b, hk) : HEAD(dq, a.dq, b, h0);
+    const int rows = of_keys ? a.S : a.T, step = of_keys ? a.dk.t : a.dq.t;
     UNROLL for (int i = 0; i < ROWS; i++) {
-        const int s = k0 + r0 + i;
-        if (s < a.S)
+        const int row = own0 + r0 + i;
+        if (row < rows)
             UNROLL for (int c = 0; c < FEATURES; c++) {
                 const int d = tx + 8 * c;
-                if (d < a.D) HEAD(dk, a.dk, b, hk)[(int64_t)s * a.dk.t + d] = sk[i][c];
-                if (d < a.Dv) HEAD(dv, a.dv, b, hk)[(int64_t)s * a.dv.t + d] = sv[i][c];
+                if (d < a.D) to[(int64_t)row * step + d] = sum1[i][c];
+                if (of_keys && d < a.Dv)
+                    HEAD(dv, a.dv, b, hk)[(int64_t)row * a.dv.t + d] = sum2[i][c];
             }
-    }
-}
-
-/* dq of WIDE queries. Grid: blocks, heads */
-KERNEL(attention_grad_q, 128, IN(float, g), IN(float, q), IN(float, k), IN(float, v),
-       IN(MASK_TYPE, mask), IN(float, lse), IN(float, delta), OUT(float, dq), VAL(Attention, a))
-{
-    SHARED(float, qs, [WIDE][HD + 1]);
-    SHARED(float, gs, [WIDE][HD + 1]);
-    SHARED(float, ks, [NARROW][HD + 1]);
-    SHARED(float, vs, [NARROW][HD + 1]);
-    SHARED(float, ds, [WIDE][NARROW + 1]);
-    const int b = BLOCK_Y / a.H, h = BLOCK_Y - b * a.H, hk = h / (a.H / a.Hk);
-    const int tx = THREAD % 8, r0 = THREAD / 8 * ROWS, q0 = BLOCK_X * WIDE;
-    const int row = THREAD % WIDE;
-    float sums[ROWS][FEATURES];
-    UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int c = 0; c < FEATURES; c++) sums[i][c] = 0.0f;
-    LOAD_TILE(qs, WIDE, HEAD(q, a.q, b, h), a.q.t, q0, a.T, a.D)
-    LOAD_TILE(gs, WIDE, HEAD(g, a.g, b, h), a.g.t, q0, a.T, a.Dv)
-    const int end = a.causal ? MIN(q0 + WIDE, a.S) : a.S;
-    for (int k0 = 0; k0 < end; k0 += NARROW) {
-        LOAD_TILE(ks, NARROW, HEAD(k, a.k, b, hk), a.k.t, k0, a.S, a.D)
-        LOAD_TILE(vs, NARROW, HEAD(v, a.v, b, hk), a.v.t, k0, a.S, a.Dv)
-        BARRIER();
-        float qk[PAIRS], gv[PAIRS];
-        UNROLL for (int j = 0; j < PAIRS; j++) qk[j] = gv[j] = 0.0f;
-        for (int d = 0; d < HD; d++) {
-            float qd = qs[row][d], gd = gs[row][d];
-            UNROLL for (int j = 0; j < PAIRS; j++) {
-                const int s = THREAD / WIDE + j * (THREADS / WIDE);
-                qk[j] = FMA(qd, ks[s][d], qk[j]);
-                gv[j] = FMA(gd, vs[s][d], gv[j]);
-            }
-        }
-        UNROLL for (int j = 0; j < PAIRS; j++) {
-            const int s = THREAD / WIDE + j * (THREADS / WIDE);
-            float p, d;
-            PROBABILITY(p, d, qk[j], gv[j], q0 + row, k0 + s);
-            ds[row][s] = d * a.scale;
-        }
-        BARRIER();
-        for (int s = 0; s < NARROW; s++)
-            UNROLL for (int i = 0; i < ROWS; i++) {
-                float d = ds[r0 + i][s];
-                UNROLL for (int c = 0; c < FEATURES; c++)
-                    sums[i][c] = FMA(d, ks[s][tx + 8 * c], sums[i][c]);
-            }
-        BARRIER();
-    }
-    GLOBAL float *to = HEAD(dq, a.dq, b, h);
-    UNROLL for (int i = 0; i < ROWS; i++) {
-        const int t = q0 + r0 + i;
-        if (t < a.T)
-            UNROLL for (int c = 0; c < FEATURES; c++)
-                if (tx + 8 * c < a.D) to[(int64_t)t * a.dq.t + tx + 8 * c] = sums[i][c];
     }
 }
 

@@ -112,11 +112,14 @@ def attention_grad(g, q, k, v, out, lse, mask=None, is_causal=False, scale=None,
     p.launch("attention_delta", p.T, 128, p.B * p.H, (g, out, delta, p.pack(g=g, out=out)))
     dq, dk, dv = _gradients(p, need)
     inputs = (g, p.q, p.k, p.v, p.mask, lse, delta)
-    if need[1] or need[2]:
-        p.launch("attention_grad_kv", p.S, p.wide, p.B * p.Hk,
-                 (*inputs, dk, dv, p.pack(g=g, dk=dk, dv=dv)))
-    if need[0]:
-        p.launch("attention_grad_q", p.T, p.wide, p.B * p.H, (*inputs, dq, p.pack(g=g, dq=dq)))
+    kv_blocks = -(-p.S // p.wide) if need[1] or need[2] else 0
+    q_blocks = -(-p.T // p.wide) if need[0] else 0
+    kv_total = kv_blocks * p.B * p.Hk
+    blocks = kv_total + q_blocks * p.B * p.H
+    if blocks:
+        p.device.launch("attention", "attention_grad", (blocks, 1, 1),
+                        (*inputs, dq, dk, dv, p.pack(g=g, dq=dq, dk=dk, dv=dv), kv_total,
+                         max(kv_blocks, 1), max(q_blocks, 1)), **p.macros)
     dmask = None
     if need[3] and mask is not None and p.mask.dtype == _F32:
         dmask = _mask_grad(p, inputs, g)
@@ -130,7 +133,9 @@ def _gradients(p, need):
     packed = (all(need[:3]) and p.Hk == p.H and p.T == p.S and p.Dv == p.D and width
               and p.q.block is p.k.block is p.v.block
               and p.k.offset - p.q.offset == p.v.offset - p.k.offset == width
-              and p.q.steps[:3] == p.k.steps[:3] == p.v.steps[:3] == row)
+              and not [x for x in (p.q, p.k, p.v) for n, s, r in zip(x.shape[:3], x.steps, row,
+                                                                   strict=False)
+                       if n != 1 and s != r])
     if packed:
         whole = p.device.empty((p.B, p.T, 3, p.H, p.D), _F32).transpose(2, 0, 3, 1, 4)
         return whole[0], whole[1], whole[2]

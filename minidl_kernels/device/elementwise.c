@@ -1,26 +1,7 @@
 /* Elementwise operations on float32 arrays. OP is f_ and the name of a formula in scalar.h (a
  * bare name may be a macro of the target). x y n: contiguous; a b c: broadcast by a Layout, or
  * numbers. */
-#include "scalar.h"
-
-#define UNARY(name, forward, gradient, saved) \
-    DEVICE float f_##name(float x) { return forward; } \
-    DEVICE float f_##name##_grad(float g, float saved) { return gradient; }
-#define UNARY_GUARDED(name, forward, gradient, saved, guard, exact, exact_gradient) \
-    DEVICE float f_##name(float x) { return guard ? forward : exact; } \
-    DEVICE float f_##name##_grad(float g, float saved) { return guard ? gradient : exact_gradient; }
-#define BINARY(name, forward, gradient_a, gradient_b) \
-    DEVICE float f_##name(float a, float b) { return forward; } \
-    DEVICE float f_##name##_da(float g, float a, float b) { return gradient_a; } \
-    DEVICE float f_##name##_db(float g, float a, float b) { return gradient_b; }
-#define BINARY_GUARDED(name, forward, gradient_a, gradient_b, guard, exact) \
-    DEVICE float f_##name(float a, float b) { return guard ? forward : exact; } \
-    DEVICE float f_##name##_da(float g, float a, float b) { return gradient_a; } \
-    DEVICE float f_##name##_db(float g, float a, float b) { return gradient_b; }
-S_UNARY(UNARY)
-S_UNARY_GUARDED(UNARY_GUARDED)
-S_BINARY(BINARY)
-S_BINARY_GUARDED(BINARY_GUARDED)
+#include "formulas.h"
 
 #define OP_GRAD JOIN(OP, _grad)
 #define OP_DA JOIN(OP, _da)

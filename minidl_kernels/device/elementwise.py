@@ -81,7 +81,7 @@ def bias_activation(name, x, bias):
 
 
 def bias_activation_grad(name, g, x, bias):
-    """(d, dbias), d = g NAME'(x + bias) being dx; of formulas whose gradient needs x."""
+    """g NAME'(x + bias); of formulas whose gradient needs x."""
     if UNARY[name] != "x":
         raise ValueError(f"bias_activation_grad: the gradient of {name} needs its result")
     device, g, x = _flat(name, g, x)
@@ -89,7 +89,7 @@ def bias_activation_grad(name, g, x, bias):
     if d.size:
         device.launch("elementwise", "bias_unary_grad", device.spread(d.size),
                       (g, x, contiguous(bias), d, d.size, bias.size), OP=f"f_{name}", OP_UNARY=1)
-    return d, sum_to(d, bias.shape)
+    return d
 
 
 # ------------------------------------------------------------------------------ two operands

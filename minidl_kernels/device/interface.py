@@ -127,12 +127,23 @@ class Device:
 
     def gemm(self, a, b, c, sizes, strides, batch, alpha=1.0, beta=0.0, bias=None) -> None:
         """c = alpha a b + beta c + bias[N]; sizes (M, N, K), strides (row, column, outer, inner)
-        of a, b and c, batch (outer, inner)."""
+        of a, b and c, batch (outer, inner). A target may put its vendor's product here."""
+        self.product(a, b, c, sizes, strides, batch, alpha, beta, bias)
+
+    def product(self, a, b, c, sizes, strides, batch, alpha=1.0, beta=0.0, bias=None, extra=None,
+                sums=None, **epilogue) -> None:
+        """gemm by our own kernel, which can do more: see matmul.c for EPILOGUE and `extra`; `sums`
+        [M] become the sums of the rows of a."""
         m, n, k = sizes
         packed = struct.pack("16i2fi", m, n, k, batch[1], *strides[0], *strides[1], *strides[2],
-                             alpha, beta, bias is not None)
+                             alpha, beta, (bias is not None) + 2 * (sums is not None))
         self.launch("matmul", "matmul", (-(-n // 64), -(-m // 64), batch[0] * batch[1]),
-                    (a, b, c, bias, packed))
+                    (a, b, c, bias, extra, sums, packed), **epilogue)
+
+    @property
+    def own_products(self) -> bool:
+        """Whether gemm is our kernel, so that what product() can do besides costs nothing."""
+        return type(self).gemm is Device.gemm
 
     # ----------------------------------------------------------------------------- faults
 

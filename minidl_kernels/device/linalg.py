@@ -4,10 +4,14 @@ import math
 
 import numpy as np
 
+from minidl_kernels.device import elementwise
+from minidl_kernels.device.elementwise import add_
 from minidl_kernels.device.layout import broadcast_shape, same_device, steps_in
 from minidl_kernels.device.move import contiguous
+from minidl_kernels.device.reduce import sum_to
 
-__all__ = ["linear", "linear_grad_weight", "matmul"]
+__all__ = ["linear", "linear_activation", "linear_activation_grad", "linear_add",
+           "linear_grad_both", "linear_grad_weight", "matmul"]
 
 _F32 = np.dtype(np.float32)
 
@@ -66,6 +70,60 @@ def linear(x, weight, bias):
     rows = contiguous(x).reshape((math.prod(lead), k))
     bias = None if bias is None else contiguous(bias)
     return _product(rows, weight.T, bias).reshape((*lead, weight.shape[0]))
+
+
+def _rows(x):
+    """x[..., K] as contiguous [rows, K]."""
+    return contiguous(x).reshape((math.prod(x.shape[:-1]), x.shape[-1]))
+
+
+def _fused(x, weight, bias, extra, **epilogue):
+    """linear() by our own product with an epilogue."""
+    device, rows, (n, k) = same_device("linear", x, weight, bias, extra), _rows(x), weight.shape
+    y = device.empty((rows.shape[0], n), _F32)
+    if y.size:
+        strides = [(*a.steps, 0, 0) for a in (rows, weight.T, y)]
+        device.product(rows, weight.T, y, (rows.shape[0], n, k), strides, (1, 1),
+                       bias=None if bias is None else contiguous(bias), extra=extra, **epilogue)
+    return y.reshape((*x.shape[:-1], n))
+
+
+def linear_add(x, weight, bias, residual):
+    """residual + x @ weight^T + bias; residual has the result's shape."""
+    if residual.device.own_products:
+        return _fused(x, weight, bias, contiguous(residual), EPILOGUE=1)
+    return add_(linear(x, weight, bias), residual)
+
+
+def linear_activation(name, x, weight, bias):
+    """(y, saved): y = NAME(x @ weight^T + bias), of a formula whose gradient needs its x."""
+    if x.device.own_products:
+        z = x.device.empty((*x.shape[:-1], weight.shape[0]), _F32)
+        return _fused(x, weight, bias, z, EPILOGUE=2, ACT=f"f_{name}"), (z, None)
+    z = linear(x, weight, None)
+    if bias is None:
+        return getattr(elementwise, name)(z), (z, None)
+    return elementwise.bias_activation(name, z, bias), (z, bias)
+
+
+def linear_activation_grad(name, g, saved):
+    """g NAME'(z): the gradient of the product before NAME, from what linear_activation saved."""
+    z, bias = saved
+    if bias is None:
+        return getattr(elementwise, f"{name}_grad")(g, z)
+    return elementwise.bias_activation_grad(name, g, z, bias)
+
+
+def linear_grad_both(g, x):
+    """(dweight, dbias) of a linear layer: g[..., N]^T @ x[..., K], and the sums of g's columns."""
+    device, rows, inputs = same_device("linear_grad_both", g, x), _rows(g), _rows(x)
+    n, k = rows.shape[1], inputs.shape[1]
+    if not device.own_products or not (rows.size and k):
+        return linear_grad_weight(g, x), sum_to(rows, (n,))
+    dw, db = device.empty((n, k), _F32), device.empty((n,), _F32)
+    strides = [(*a.steps, 0, 0) for a in (rows.T, inputs, dw)]
+    device.product(rows.T, inputs, dw, (n, k, rows.shape[0]), strides, (1, 1), sums=db)
+    return dw, db
 
 
 def linear_grad_weight(g, x):

@@ -1,6 +1,41 @@
 /* Softmax, LayerNorm and RMSNorm of the rows of [rows, n] arrays, one block a row.
  * ROW_THREADS is 32 for short rows, else 256. */
 
+/* The gradient of a norm in one launch: the first `row_blocks` blocks make dx, a row each; of the
+ * others each adds up 32 columns, dweight = sum(g xhat) and dbias = sum(g), the threads of a column
+ * taking turns at its rows. Both kinds go through the same barriers, as every dialect wants it. */
+#define ROW_BLOCK (BLOCK_X < row_blocks)
+#define COLUMN ((BLOCK_X - row_blocks) * 32 + THREAD % 32)
+
+/* u and v: this thread's part of sum(h xhat) and sum(h) of the row, or of sum(g xhat) and sum(g) of
+ * its column; XHAT is that of element `at` in row r */
+#define NORM_PARTS(u, v, XHAT) \
+    float u = 0.0f, v = 0.0f; \
+    if (ROW_BLOCK) { \
+        const int r = BLOCK_X; \
+        for (int i = THREAD; i < n; i += THREADS) { \
+            const int64_t at = (int64_t)r * n + i; \
+            const float h_ = parts & 1 ? g[at] * weight[i] : g[at]; \
+            u = FMA(h_, XHAT, u); \
+            v += h_; \
+        } \
+    } else if (COLUMN < n) { \
+        for (int r = THREAD / 32; r < rows; r += THREADS / 32) { \
+            const int64_t at = (int64_t)r * n + COLUMN; \
+            u = FMA(g[at], XHAT, u); \
+            v += g[at]; \
+        } \
+    } \
+    shared[THREAD] = u; \
+    more[THREAD] = v; \
+    BARRIER();
+
+/* Whether this thread writes the sums of a column, which this adds up from those who shared it */
+#define COLUMN_TOTAL(total, array) \
+    float total = 0.0f; \
+    for (int o_ = THREAD % 32; o_ < THREADS; o_ += 32) total += array[o_];
+#define WRITES_COLUMN (!ROW_BLOCK && THREAD < 32 && COLUMN < n)
+
 /* y = exp(x - top) / sum, or x - top - log(sum) */
 KERNEL(softmax, ROW_THREADS, IN(float, x), OUT(float, y), VAL(int, n), VAL(int, logarithm))
 {
@@ -59,26 +94,33 @@ KERNEL(layer_norm, ROW_THREADS, IN(float, x), IN(float, weight), IN(float, bias)
     }
 }
 
-/* dx = rstd (h - mean(h) - xhat mean(h xhat)), h = g weight */
+/* dx = rstd (h - mean(h) - xhat mean(h xhat)) + skip, h = g weight; `parts` says which of weight (1)
+ * and skip (2) exist */
 KERNEL(layer_norm_grad, ROW_THREADS, IN(float, g), IN(float, x), IN(float, weight),
-       IN(float, mean), IN(float, rstd), OUT(float, dx), VAL(int, n), VAL(int, parts))
+       IN(float, mean), IN(float, rstd), IN(float, skip), OUT(float, dx), OUT(float, dweight),
+       OUT(float, dbias), VAL(int, rows), VAL(int, row_blocks), VAL(int, n), VAL(int, parts))
 {
     SHARED(float, shared, [THREADS]);
-    const int64_t row = (int64_t)BLOCK_X * n;
-    const float m = mean[BLOCK_X], r = rstd[BLOCK_X];
-    float sum_h = 0.0f, sum_hx = 0.0f;
-    for (int i = THREAD; i < n; i += THREADS) {
-        float h = parts & 1 ? g[row + i] * weight[i] : g[row + i];
-        sum_h += h;
-        sum_hx = FMA(h, (x[row + i] - m) * r, sum_hx);
+    SHARED(float, more, [THREADS]);
+    NORM_PARTS(hx, h, (x[at] - mean[r]) * rstd[r])
+    if (WRITES_COLUMN) {
+        COLUMN_TOTAL(total_gx, shared)
+        COLUMN_TOTAL(total_g, more)
+        dweight[COLUMN] = total_gx;
+        dbias[COLUMN] = total_g;
     }
-    BLOCK_SUM(sum_h, sum_h, shared);
-    BLOCK_SUM(sum_hx, sum_hx, shared);
-    sum_h /= (float)n;
-    sum_hx /= (float)n;
-    for (int i = THREAD; i < n; i += THREADS) {
-        float h = parts & 1 ? g[row + i] * weight[i] : g[row + i];
-        dx[row + i] = r * (h - sum_h - (x[row + i] - m) * r * sum_hx);
+    BARRIER();
+    BLOCK_SUM(hx, hx, shared);
+    BLOCK_SUM(h, h, shared);
+    if (ROW_BLOCK) {
+        const int64_t row = (int64_t)BLOCK_X * n;
+        const float m = mean[BLOCK_X], s = rstd[BLOCK_X], mean_h = h / (float)n;
+        const float mean_hx = hx / (float)n;
+        for (int i = THREAD; i < n; i += THREADS) {
+            float d = parts & 1 ? g[row + i] * weight[i] : g[row + i];
+            d = s * (d - mean_h - (x[row + i] - m) * s * mean_hx);
+            dx[row + i] = parts & 2 ? d + skip[row + i] : d;
+        }
     }
 }
 
@@ -116,22 +158,27 @@ KERNEL(rms_norm, ROW_THREADS, IN(float, x), IN(float, weight), OUT(float, y), OU
     if (THREAD == 0) rstd[BLOCK_X] = r;
 }
 
-/* dx = rstd (h - xhat mean(h xhat)), h = g weight */
+/* dx = rstd (h - xhat mean(h xhat)) + skip, h = g weight; arguments as of layer_norm_grad */
 KERNEL(rms_norm_grad, ROW_THREADS, IN(float, g), IN(float, x), IN(float, weight), IN(float, rstd),
-       OUT(float, dx), VAL(int, n), VAL(int, parts))
+       IN(float, skip), OUT(float, dx), OUT(float, dweight), VAL(int, rows), VAL(int, row_blocks),
+       VAL(int, n), VAL(int, parts))
 {
     SHARED(float, shared, [THREADS]);
-    const int64_t row = (int64_t)BLOCK_X * n;
-    const float r = rstd[BLOCK_X];
-    float total = 0.0f;
-    for (int i = THREAD; i < n; i += THREADS) {
-        float h = parts & 1 ? g[row + i] * weight[i] : g[row + i];
-        total = FMA(h, x[row + i] * r, total);
+    SHARED(float, more, [THREADS]);
+    NORM_PARTS(hx, h, x[at] * rstd[r])
+    if (WRITES_COLUMN) {
+        COLUMN_TOTAL(total, shared)
+        dweight[COLUMN] = total;
     }
-    BLOCK_SUM(total, total, shared);
-    total /= (float)n;
-    for (int i = THREAD; i < n; i += THREADS) {
-        float h = parts & 1 ? g[row + i] * weight[i] : g[row + i];
-        dx[row + i] = r * (h - x[row + i] * r * total);
+    BARRIER();
+    BLOCK_SUM(hx, hx, shared);
+    if (ROW_BLOCK) {
+        const int64_t row = (int64_t)BLOCK_X * n;
+        const float s = rstd[BLOCK_X], mean_hx = hx / (float)n;
+        for (int i = THREAD; i < n; i += THREADS) {
+            float d = parts & 1 ? g[row + i] * weight[i] : g[row + i];
+            d = s * (d - x[row + i] * s * mean_hx);
+            dx[row + i] = parts & 2 ? d + skip[row + i] : d;
+        }
     }
 }

@@ -10,6 +10,7 @@ __all__ = ["layer_norm", "layer_norm_grad", "log_softmax", "log_softmax_grad", "
            "rms_norm_grad", "softmax", "softmax_grad"]
 
 _F32 = np.dtype(np.float32)
+_ROWS_AT_ONCE = 4096  # up to here one launch makes all gradients of a norm
 
 
 def _launch(name, x, n, args):
@@ -74,23 +75,41 @@ def layer_norm(x, weight, bias, eps):
     return y, mean, rstd
 
 
-def layer_norm_grad(g, x, weight, mean, rstd, need):
-    """rstd (h - mean(h) - xhat mean(h xhat)) with h = g weight, sum(g xhat), sum(g)"""
+def layer_norm_grad(g, x, weight, mean, rstd, need, skip=None):
+    """rstd (h - mean(h) - xhat mean(h xhat)) with h = g weight, sum(g xhat), sum(g)
+
+    `skip`, of x's shape, is added to the first: the gradient that went round the norm.
+    """
+    sums = (need[1] and weight is not None) or need[2]
+    dx, dweight, dbias = _grad("layer_norm_grad", g, x, weight, mean, rstd, need[0], sums, skip)
+    return (dx, dweight.reshape(weight.shape) if need[1] and weight is not None else None,
+            dbias if need[2] else None)
+
+
+def _grad(name, g, x, weight, mean, rstd, need_dx, sums, skip):
+    """dx, sum(g xhat) and sum(g) over the rows, in one launch unless there are very many rows."""
     g, x, n = contiguous(g), contiguous(x), x.shape[-1]
-    parts, (flat,) = _parameters("layer_norm_grad", n, weight)
-    dx = dweight = dbias = None
-    if need[0]:
-        dx = x.device.empty(x.shape, _F32)
-        _launch("layer_norm_grad", x, n, (g, x, flat, mean, rstd, dx, n, parts))
-    if (need[1] and weight is not None) or need[2]:
-        dweight, dbias = _weight_grad(g, x, n, mean, rstd)
-        dweight = dweight.reshape(weight.shape) if need[1] and weight is not None else None
-        dbias = dbias if need[2] else None
+    parts, (flat,) = _parameters(name, n, weight)
+    rows = x.size // max(n, 1)
+    dx = x.device.empty(x.shape, _F32) if need_dx else None
+    together = sums and rows <= _ROWS_AT_ONCE
+    dweight, dbias = [x.device.empty((n,), _F32) if together else None for _ in range(2)]
+    blocks = (rows if need_dx else 0) + (-(-n // 32) if together else 0)
+    if blocks:
+        centred = () if mean is None else (mean,)
+        outs = (dx, dweight) if mean is None else (dx, dweight, dbias)
+        skip = None if skip is None else contiguous(skip)
+        x.device.launch("norm", name, (blocks, 1, 1),
+                        (g, x, flat, *centred, rstd, skip, *outs, rows, rows if need_dx else 0, n,
+                         parts + 2 * (skip is not None)), ROW_THREADS=128 if n <= 128 else 256)
+    if sums and not together:
+        dweight, *rest = _weight_grad(g, x, n, mean, rstd)
+        dbias = rest[0] if rest else None
     return dx, dweight, dbias
 
 
 def _weight_grad(g, x, n, mean, rstd):
-    """sum(g xhat) and sum(g) over the rows, [n]; without a mean (RMSNorm) only the first."""
+    """sum(g xhat) and sum(g) over many rows, [n]; without a mean (RMSNorm) only the first."""
     rows = x.size // max(n, 1)
     chunk = max(512, -(-rows // 64))
     chunks = max(1, -(-rows // chunk))
@@ -98,7 +117,7 @@ def _weight_grad(g, x, n, mean, rstd):
     if n:
         x.device.launch("norm", "norm_grad_weight", (-(-n // 64), chunks, 1),
                         (g, x, mean, rstd, parts[0], parts[-1], rows, n, chunk, len(parts) - 1),
-                        ROW_THREADS=32 if n <= 128 else 256)
+                        ROW_THREADS=128 if n <= 128 else 256)
     return [p.reshape((n,)) if chunks == 1 else sum_over(p, (0,), False) for p in parts]
 
 
@@ -111,14 +130,8 @@ def rms_norm(x, weight, eps):
     return y, rstd
 
 
-def rms_norm_grad(g, x, weight, rstd, need):
-    """rstd (h - xhat mean(h xhat)) with h = g weight, sum(g xhat)"""
-    g, x, n = contiguous(g), contiguous(x), x.shape[-1]
-    parts, (flat,) = _parameters("rms_norm_grad", n, weight)
-    dx = dweight = None
-    if need[0]:
-        dx = x.device.empty(x.shape, _F32)
-        _launch("rms_norm_grad", x, n, (g, x, flat, rstd, dx, n, parts))
-    if need[1] and weight is not None:
-        dweight = _weight_grad(g, x, n, None, rstd)[0].reshape(weight.shape)
-    return dx, dweight
+def rms_norm_grad(g, x, weight, rstd, need, skip=None):
+    """rstd (h - xhat mean(h xhat)) + skip with h = g weight, sum(g xhat)"""
+    sums = need[1] and weight is not None
+    dx, dweight, _ = _grad("rms_norm_grad", g, x, weight, None, rstd, need[0], sums, skip)
+    return dx, dweight.reshape(weight.shape) if sums else None

@@ -178,10 +178,9 @@ def test_bias_and_activation_in_one(be, check, draw):
     wide = (x + b).astype("float64")
     y = be.bias_activation("gelu", be.array(x), be.array(b)).numpy()
     np.testing.assert_allclose(y, reference.gelu(wide), rtol=1e-5, atol=1e-6)
-    d, db = be.bias_activation_grad("gelu", *map(be.array, (g, x, b)))
+    d = be.bias_activation_grad("gelu", *map(be.array, (g, x, b)))
     expected = reference.gelu_grad(g.astype("float64"), wide)
     np.testing.assert_allclose(d.numpy(), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(db.numpy(), expected.sum(0), rtol=1e-5, atol=1e-5)
 
 
 def test_messages(be, draw):

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from minidl_kernels import reference
+from minidl_kernels.device.interface import Device
+
 SIZES = [(1, 1, 1), (5, 7, 3), (64, 64, 16), (65, 130, 17), (3, 200, 33)]
 
 
@@ -45,3 +48,23 @@ def test_wrong_shapes_and_dtypes(be, draw):
         be.matmul(many, many)
     with pytest.raises(TypeError, match="multiplies float32"):
         be.matmul(be.array(np.eye(2, dtype=np.int64)), be.array(draw(2, 3)))
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_that_do_more(be, draw, monkeypatch, own, bias):
+    """With our kernel, and as with a vendor's: the same numbers."""
+    monkeypatch.setattr(Device, "own_products", own)
+    x, w, r, g = draw(3, 5, 70), draw(66, 70), draw(3, 5, 66), draw(3, 5, 66)
+    b = draw(66) if bias else None
+    on = [None if a is None else be.array(a) for a in (x, w, b)]
+    z = reference.linear(*[None if a is None else a.astype("float64") for a in (x, w, b)])
+    np.testing.assert_allclose(be.linear_add(*on, be.array(r)).numpy(), z + r, rtol=1e-5, atol=1e-4)
+    y, saved = be.linear_activation("gelu", *on)
+    np.testing.assert_allclose(y.numpy(), reference.gelu(z), rtol=1e-5, atol=1e-4)
+    d = be.linear_activation_grad("gelu", be.array(g), saved).numpy()
+    np.testing.assert_allclose(d, reference.gelu_grad(g.astype("float64"), z), rtol=1e-5, atol=1e-4)
+    dw, db = be.linear_grad_both(be.array(g), on[0])
+    wide = g.reshape(-1, 66).astype("float64")
+    np.testing.assert_allclose(dw.numpy(), wide.T @ x.reshape(-1, 70), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(db.numpy(), wide.sum(0), rtol=1e-5, atol=1e-5)

@@ -84,6 +84,22 @@ def test_a_warm_step_takes_no_memory_and_reads_nothing_back(device, be, monkeypa
     assert np.isfinite(loss.item())
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_pair_of_layers_takes_forty_launches(device, be, batch):
+    """Forward and backward of what two layers more add, products included."""
+    counted = []
+    for layers in (1, 3):
+        config = md.models.GPTConfig(vocab_size=V, context=T, layers=layers, heads=2, width=16)
+        model, x = GPT(config).to(device), md.zeros(batch, T, dtype=md.int64, device=device)
+        for _ in range(2):
+            before = be.device.launches
+            model.zero_grad()
+            model(x, x)[1].backward()
+        counted.append(be.device.launches - before)
+    if be.device.own_products:
+        assert counted[1] - counted[0] <= 40
+
+
 def test_recompute(device):
     """Gradients of a block that runs again in the backward pass, dropout and all."""
     def gradients(again):

@@ -34,7 +34,7 @@ def test_iteration_carries_gradients():
     (lambda: len(md.tensor(1)), TypeError, "0-d tensor"),
     (lambda: md.ones(2, requires_grad=True).numpy(), RuntimeError, r"use \.detach\(\)\.numpy\(\)"),
     (lambda: np.asarray(md.ones(2, requires_grad=True)), RuntimeError, "requires a gradient"),
-    (lambda: md.zeros(2).to("cuda"), RuntimeError, "to: 'cuda' is not available"),
+    (lambda: md.zeros(2).to("cuda:1"), RuntimeError, "to: 'cuda:1' is not available"),
     (lambda: md.zeros(2).to("float64"), TypeError, "pass md.float64"),
     (lambda: md.zeros(2).to(md.float64, copies=True), TypeError, "unknown argument 'copies'"),
     (lambda: md.zeros(2).size(2), IndexError, "dim 2 is out of range"),
