@@ -28,10 +28,11 @@ def attention(head, mask, dropout):
 
 
 HEAVY = [attention(64, 2, 1), attention(128, 0, 0), ("norm", {"ROW_THREADS": 256}), ("matmul", {}),
-         ("loss", {}), ("optim", {}), ("typed", {"T": "float"})]
+         ("matmul", {"EPILOGUE": 2, "ACT": "f_gelu"}), ("loss", {}), ("optim", {}), ("typed", {"T": "float"})]
 LIGHT = [
     attention(64, 0, 0), attention(32, 0, 0), attention(16, 1, 1), attention(128, 1, 1),
-    ("norm", {"ROW_THREADS": 32}), ("rotary", {}), ("random", {}), ("elementwise", {}),
+    ("norm", {"ROW_THREADS": 32}), ("norm", {"ROW_THREADS": 128}), ("matmul", {"EPILOGUE": 1}),
+    ("rotary", {}), ("random", {}), ("elementwise", {}),
     ("typed", {"T": "int64_t"}), ("typed", {"T": "uint8_t"}),
     ("typed", {"T": "float", "U": "uint8_t", "OP": "F_lt"}),
     ("typed", {"T": "int64_t", "U": "int64_t", "OP": "F_floor_divide"}),
