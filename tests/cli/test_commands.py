@@ -126,13 +126,19 @@ def test_info(trained, capsys):
     assert "2 numbers in 1 tensors" in capsys.readouterr().out
 
 
-def test_doctor(capsys):
+@pytest.fixture
+def only_the_cpu(monkeypatch):
+    """Other devices have tests of their own; compiling their kernels takes a while."""
+    monkeypatch.setattr(md, "devices", lambda: md.ops.devices()[:1])
+
+
+def test_doctor(capsys, only_the_cpu):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "openmp" in out and "blas" in out and "all tests passed" in out
 
 
-def test_doctor_finds_what_is_wrong(capsys, monkeypatch):
+def test_doctor_finds_what_is_wrong(capsys, monkeypatch, only_the_cpu):
     from minidl.cli import doctor
 
     loaded = [{"user_api": "openmp", "internal_api": "openmp", "num_threads": 2,

@@ -28,7 +28,8 @@ def attention(head, mask, dropout):
 
 
 HEAVY = [attention(64, 2, 1), attention(128, 0, 0), ("norm", {"ROW_THREADS": 256}), ("matmul", {}),
-         ("matmul", {"EPILOGUE": 2, "ACT": "f_gelu"}), ("loss", {}), ("optim", {}), ("typed", {"T": "float"})]
+         ("matmul", {"EPILOGUE": 2, "ACT": "f_gelu"}), ("loss", {}), ("optim", {}),
+         ("typed", {"T": "float"})]
 LIGHT = [
     attention(64, 0, 0), attention(32, 0, 0), attention(16, 1, 1), attention(128, 1, 1),
     ("norm", {"ROW_THREADS": 32}), ("norm", {"ROW_THREADS": 128}), ("matmul", {"EPILOGUE": 1}),
