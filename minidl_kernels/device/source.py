@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["TARGETS", "Signature", "render"]
+__all__ = ["SPELLINGS", "TARGETS", "Signature", "render"]
 
 TARGETS = ("cuda", "metal", "opencl")
 _HERE = Path(__file__).parent
@@ -70,7 +70,8 @@ def _opencl(name, threads, arguments):
             f"void k_{name}({listed})\n{{\n{starts}")
 
 
-_SPELL = {"cuda": _cuda, "metal": _metal, "opencl": _opencl}
+# The declaration of a kernel in each target: (name, threads, arguments) -> text up to its body.
+SPELLINGS = {"cuda": _cuda, "metal": _metal, "opencl": _opencl}
 
 
 @cache
@@ -98,7 +99,7 @@ def render(target, file, macros):
                           for kind, type_, arg in _ARGUMENT.findall(listed))
         kernels[name] = Signature(int(macros.get(threads, threads)), arguments)
         return (f"#undef THREADS\n#define THREADS {kernels[name].threads}\n"
-                + _SPELL[target](name, kernels[name].threads, arguments))
+                + SPELLINGS[target](name, kernels[name].threads, arguments))
 
     defines = "".join(f"#define {name} {value}\n" for name, value in macros.items())
     head = _read(f"dialect_{target}.h") + _inline('#include "scalar_math.h"\n') + _read("common.h")

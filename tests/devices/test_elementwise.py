@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl_kernels import reference
-from minidl_kernels.device.source import Signature, render
+from minidl_kernels.device.source import SPELLINGS, Signature, render
 
 N = 1003
 
@@ -14,16 +14,14 @@ def everything(be, listed, inputs, formula, count):
 
     Compiling each formula alone takes a CPU's OpenCL half a second.
     """
-    text, _ = render("opencl", "elementwise", {"OP": "f_exp", "OP_UNARY": 1})
-    arguments = [("IN", "float", name) for name in inputs] + [("OUT", "float", "y"),
-                                                              ("VAL", "int", "n")]
-    listing = ", ".join(f"__global const float *{x}_, const long {x}_at" for x in inputs)
-    text += (f"#define EACH(name, ...) y_[k++ * n + i] = {formula};\n"
-             f"__kernel void k_every({listing}, __global float *y_, const long y_at, int n)\n"
-             "{ int i = get_global_id(0), k = 0; y_ += y_at; "
-             + "".join(f"{x}_ += {x}_at; " for x in inputs)
+    text, _ = render(be.device.target, "elementwise", {"OP": "f_exp", "OP_UNARY": 1})
+    arguments = (*[("IN", "float", name) for name in inputs], ("OUT", "float", "y"),
+                 ("VAL", "int", "n"))
+    text += (f"#define EACH(name, ...) y[k++ * n + i] = {formula};\n"
+             + SPELLINGS[be.device.target]("every", 256, arguments)
+             + "int i = BLOCK_X * 256 + THREAD, k = 0;\n"
              + f"if (i < n) {{ {listed}(EACH) {listed}_GUARDED(EACH) }} }}\n")
-    function = be.device.compile(text, "every", Signature(256, tuple(arguments)))
+    function = be.device.compile(text, "every", Signature(256, arguments))
     arrays = [be.array(x) for x in inputs.values()]
     n = arrays[0].size
     y = be.empty((count, n), np.float32)
@@ -42,7 +40,7 @@ def test_formulas_of_one_operand(be, draw):
     x = np.concatenate([draw(N, scale=3), [0, 1, -1, 50, -50, 1e-6, -1e-6, 700, 1e5, np.inf,
                                            -np.inf, np.nan]]).astype("float32")
     names = list(reference.UNARY)
-    got = everything(be, "S_UNARY", {"x": x}, "f_##name(x_[i])", len(names))
+    got = everything(be, "S_UNARY", {"x": x}, "f_##name(x[i])", len(names))
     for y, name in zip(got, names, strict=True):
         close(y, getattr(reference, name)(x.astype("float64")), name)
 
@@ -56,7 +54,7 @@ def test_gradients_of_one_operand(be, draw):
         chosen = [i for i, n in enumerate(names) if reference.UNARY[n] == kind]
         for i in chosen if kind == "y" else chosen[:1]:
             got = everything(be, "S_UNARY", {"g": g, "s": saved[i]},
-                             "f_##name##_grad(g_[i], s_[i])", len(names))
+                             "f_##name##_grad(g[i], s[i])", len(names))
             for k in [i] if kind == "y" else chosen:
                 grad = getattr(reference, names[k] + "_grad")
                 close(got[k], grad(g.astype("float64"), saved[k].astype("float64")), names[k])
@@ -67,7 +65,7 @@ def test_formulas_of_two_operands(be, draw, side):
     a, b, g = draw(N, scale=3), draw(N, scale=2), draw(N)
     a[:5], b[:5] = [0, 1, 2.5, -3, 4], [2, 0.5, 2.5, -3, 0.25]
     names = list(reference.BINARY)
-    call = f"f_##name{'##' + side if side else ''}({'g_[i], ' if side else ''}a_[i], b_[i])"
+    call = f"f_##name{'##' + side if side else ''}({'g[i], ' if side else ''}a[i], b[i])"
     got = everything(be, "S_BINARY", {"g": g, "a": a, "b": b}, call, len(names))
     wide = [v.astype("float64") for v in (g, a, b)]
     for y, name in zip(got, names, strict=True):

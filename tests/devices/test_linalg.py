@@ -43,7 +43,7 @@ def test_empty(check, draw, a, b):
 def test_wrong_shapes_and_dtypes(be, draw):
     with pytest.raises(ValueError, match=r"matmul: shapes \(2, 3\) and \(2, 3\) do not fit"):
         be.matmul(be.array(draw(2, 3)), be.array(draw(2, 3)))
-    many = be.zeros((70000, 1, 1), np.float32)
+    many = be.empty((70000, 4, 4), np.float32)[:, ::2, ::2]  # what no BLAS takes
     with pytest.raises(ValueError, match="65535 along its second and third axis"):
         be.matmul(many, many)
     with pytest.raises(TypeError, match="multiplies float32"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minidl_kernels import reference
+from minidl_kernels.device import memory
 
 SIZES = [(1,), (5, 7), (20000,), (3,), (0,), (129, 130)]
 
@@ -72,9 +73,12 @@ def test_clipping_without_waiting(be, draw, limit):
     agree(device, [[x * factor for x in host[0]]])
 
 
-def test_arrays_in_several_segments(be, draw):
-    large = be.zeros((9 << 20,), "float32")
-    arrays = [be.array(draw(5)), large, be.array(draw(7))]
+def test_arrays_in_several_segments(be, draw, monkeypatch):
+    first = be.array(draw(5))
+    monkeypatch.setattr(memory, "_SEGMENT", 4096)
+    monkeypatch.setattr(be.device.pool, "_open", None)
+    arrays = [first, be.array(draw(54321)), be.array(draw(7))]
+    assert arrays[0].block.number != arrays[1].block.number
     expected = [x.numpy() * 3 for x in arrays]
     be.scale_(arrays, 3.0)
     agree([arrays], [expected])

@@ -54,7 +54,7 @@ def test_in_place(be):
 def test_what_is_not_there_says_so(be):
     x = be.array(A)
     for call in (lambda: np.fft.fft(x), lambda: np.arctan2(x, x), lambda: np.add.reduce(x)):
-        with pytest.raises(TypeError, match="not available on opencl"):
+        with pytest.raises(TypeError, match=f"not available on {be.device.name}"):
             call()
-    with pytest.raises(TypeError, match="one array is on opencl, the other on the CPU"):
+    with pytest.raises(TypeError, match=f"one array is on {be.device.name}, the other on"):
         x + A
