@@ -19,8 +19,13 @@
 
 namespace {
 
+struct Work {
+    std::function<void()> run;
+    bool always;  /* also after an error */
+};
+
 struct Stream {
-    std::deque<std::function<void()>> work;
+    std::deque<Work> queued;
 };
 
 struct Module {
@@ -50,10 +55,10 @@ bool (*decoder)(const char *, Module *);
 
 typedef std::lock_guard<std::recursive_mutex> Lock;
 
-void run(const std::function<void()> &work) {
-    if (broken) return;
+void run(const Work &work) {
+    if (broken && !work.always) return;
     try {
-        work();
+        work.run();
     } catch (const Fault &fault) {
         broken = fault.code;
         detail = fault.message;
@@ -61,9 +66,9 @@ void run(const std::function<void()> &work) {
 }
 
 void drain(Stream &stream) {
-    while (!stream.work.empty()) {
-        const auto work = std::move(stream.work.front());
-        stream.work.pop_front();
+    while (!stream.queued.empty()) {
+        const Work work = std::move(stream.queued.front());
+        stream.queued.pop_front();
         run(work);
     }
 }
@@ -80,17 +85,20 @@ CUresult refuse(CUresult code, const std::string &why) {
 
 CUresult state() { return CUresult(broken); }
 
-/* Queues work; the default stream of CUDA lets everything before it finish. */
-CUresult queue(CUstream handle, std::function<void()> work) {
-    if (broken) return state();
+/* Queues work. What is on the default stream of CUDA begins after everything before it and ends
+ * before everything after it. */
+CUresult queue(CUstream handle, std::function<void()> work, bool always = false) {
+    if (broken && !always) return state();
     Stream *stream = (Stream *)handle;
     if (!streams.count(stream)) {
         if (handle) return refuse(CUDA_ERROR_INVALID_HANDLE, "this is no stream");
         counters.default_stream++;
         for (Stream *s : streams) drain(*s);
         stream = &default_stream;
+    } else {
+        drain(default_stream);
     }
-    stream->work.push_back(std::move(work));
+    stream->queued.push_back({std::move(work), always});
     return CUDA_SUCCESS;
 }
 
@@ -446,16 +454,14 @@ API Counters *emu_counters() { return &counters; }
 /* Says, in the order of the stream, what bytes are: of nobody, fresh, written, free to race. */
 API int emu_mark(CUstream stream, uint64_t address, size_t n, int what) {
     Lock lock(door);
-    return queue(stream, [=] { memory.mark(address, n, State(what)); });
+    return queue(stream, [=] { memory.mark(address, n, State(what)); }, true);
 }
 
 /* Forgets the error that a kernel left, and what was queued behind it. */
 API void emu_forget() {
     Lock lock(door);
-    if (!broken) return;
+    if (broken) drain_all();
     broken = 0;
-    for (Stream *s : streams) s->work.clear();
-    default_stream.work.clear();
 }
 
 /* For the stand-in of cuBLAS: a product on a stream. */

@@ -168,6 +168,12 @@ private:
 
     void pass_barrier() {
         u32 at = ~0u;
+        for (size_t i = 0; i < warps.size(); i++)
+            if (warps[i].shuffle) {
+                thread = 32 * i + __builtin_ctz(warps[i].shuffle);
+                pc = warps[i].pc[thread % 32];
+                fail(719, "a shuffle waits for lanes that do not come");
+            }
         for (size_t i = 0; i < warps.size(); i++) {
             const u32 n = std::min<u32>(32, threads - 32 * i), all = n == 32 ? ~0u : (1u << n) - 1;
             for (u32 l = 0; l < n; l++) {
@@ -175,11 +181,6 @@ private:
                 if (at == ~0u) at = warps[i].pc[l];
                 thread = 32 * i + l, pc = warps[i].pc[l];
                 if (pc != at) fail(719, "threads wait at different barriers");
-            }
-            if (warps[i].shuffle) {
-                thread = 32 * i + __builtin_ctz(warps[i].shuffle);
-                pc = warps[i].pc[thread % 32];
-                fail(719, "a shuffle waits for lanes that do not come");
             }
             if (warps[i].barrier != all) {
                 thread = 32 * i + __builtin_ctz(~warps[i].barrier), pc = at == ~0u ? 0 : at;
