@@ -85,7 +85,8 @@ def _by_nvrtc(text, architecture):
 
 
 def _by_nvcc(text, architecture):
-    from pycuda.compiler import CompileError, compile
+    from pycuda.compiler import compile
+    from pycuda.driver import CompileError
 
     try:
         return compile(text, target="ptx", arch=architecture, no_extern_c=True, options=["-w"],

@@ -8,7 +8,6 @@ libraries take some twenty seconds. pycuda takes three minutes, as it is a large
 it is linked against the stand-in driver, which has every symbol of cuda.h, so no driver is needed.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -73,6 +72,8 @@ def libraries():
     digest = hashlib.sha256(f"{machine}{toolkit()}".encode())
     for name in (*SOURCES, "machine.h", "ops.h", "toolchain.py"):
         digest.update((HERE / name).read_bytes())
+    import fcntl  # not on Windows, where missing() says no before
+
     folder = cache_folder() / f"libraries-{digest.hexdigest()[:16]}"
     with open(folder.parent / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several test processes one builds, the others wait
