@@ -1,7 +1,7 @@
 """Builds what emulated CUDA needs, once: the stand-in libraries, and pycuda.
 
     python tests/emulation/cuda/toolchain.py            build the libraries
-    python tests/emulation/cuda/toolchain.py install    and build and install pycuda here
+    python tests/emulation/cuda/toolchain.py install    and install pycuda and NVRTC here
 
 All is kept in $MINIDL_EMULATION_CACHE, else in the user's cache folder, never in the tree. The
 libraries take some twenty seconds. pycuda takes three minutes, as it is a large extension module;
@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SOURCES = ("machine.cpp", "driver.cpp", "cublas.cpp")
 PYCUDA = "pycuda==2026.1"
+NVRTC = ("cuda-bindings==13.*", "nvidia-cuda-nvrtc==13.*")
 # -ffp-contract=off: a product and a sum of PTX are two roundings; fma.rn is one.
 FLAGS = ["-std=c++17", "-O2", "-ftree-vectorize", "-march=native", "-fPIC", "-fno-strict-aliasing",
          "-ffp-contract=off", "-fvisibility=hidden"]
@@ -138,6 +139,10 @@ def main():
     print(libraries())
     if sys.argv[1:] == ["install"]:
         run(sys.executable, "-m", "pip", "install", "-q", pycuda_wheel())
+        try:  # the tests compile hundreds of kernels, and nvcc takes a second for each
+            run(sys.executable, "-m", "pip", "install", "-q", *NVRTC)
+        except RuntimeError as error:
+            print(f"without NVRTC, so nvcc compiles: {str(error).splitlines()[-1]}")
     return 0
 
 
