@@ -6,6 +6,7 @@
 
 import ctypes
 import importlib.util
+import zlib
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -48,6 +49,12 @@ def backend():
         _started[0].watch(cuda.device)
         cuda.device.watched = True
     return cuda
+
+
+def shuffle(name):
+    """From now on threads take turns in an order that belongs to this name."""
+    if _started:
+        _started[0].seed(1 + zlib.crc32(name.encode()))
 
 
 def recover():
@@ -108,9 +115,13 @@ class Emulator:
     @contextmanager
     def shuffled(self, seed):
         """Blocks, warps and lanes take turns at random."""
-        self._lib.emu_seed(ctypes.c_uint32(seed))
+        self.seed(seed)
         yield
-        self._lib.emu_seed(0)
+        self.seed(0)
+
+    def seed(self, value):
+        """0: in order; else shuffled, the same way each time."""
+        self._lib.emu_seed(ctypes.c_uint32(value))
 
     @contextmanager
     def capacity(self, nbytes):

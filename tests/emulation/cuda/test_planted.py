@@ -84,6 +84,14 @@ def test_nothing_planted(be, emulator, run, seed):
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("run", [softmax, strided_product, gradient, attention, extreme])
+def test_the_order_of_threads_changes_no_bit(be, emulator, run):
+    expected, _ = run(be)
+    for seed in (1, 2):
+        with emulator.shuffled(seed):
+            np.testing.assert_array_equal(run(be)[0], expected)
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_kernel_bug(name, be, plant):
     run, right, wrong, message = BUGS[name]
