@@ -1,99 +1,18 @@
 #include "machine.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cfenv>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
 
-typedef uint32_t pred;
-typedef uint16_t u16;
-typedef int16_t s16;
-typedef uint32_t u32;
-typedef int32_t s32;
-typedef uint64_t u64;
-typedef int64_t s64;
-typedef float f32;
-
-Memory memory;
+#include "shadow.h"
 
 namespace {
 
-/* ------------------------------------------------------------------ formulas of ops.h */
-
-float fma_toward_zero(float x, float y, float z) {
-    const int mode = fegetround();
-    volatile float a = x, b = y, c = z;
-    fesetround(FE_TOWARDZERO);
-    volatile float r = fmaf(a, b, c);
-    fesetround(mode);
-    return r;
-}
-
-inline float flushed(float x) {
-    return fabsf(x) < std::numeric_limits<float>::min() ? copysignf(0.0f, x) : x;
-}
-
-template <class T> inline T saturated(float x) {
-    typedef std::numeric_limits<T> Limits;
-    if (x != x) return 0;
-    if (x <= (float)Limits::min()) return Limits::min();
-    return x >= (float)Limits::max() ? Limits::max() : (T)x;
-}
-
-inline u64 insert_bits(u64 bits, u64 into, u32 place, u32 length) {
-    const u64 mask = (length > 63 ? ~0ull : (1ull << length) - 1) << (place & 63);
-    return (into & ~mask) | (bits << (place & 63) & mask);
-}
-
-inline u32 any_logic(u32 x, u32 y, u32 z, u32 table) {
-    u32 r = 0;
-    for (int i = 0; i < 8; i++)
-        if (table >> i & 1) r |= (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
-    return r;
-}
-
-/* ------------------------------------------------------------------------ shadow memory */
-
-struct Cell {  /* who last wrote and read a word, and between which barriers */
-    u32 write_epoch, writer, read_epoch, reader;
-};
-const u32 SEVERAL = ~0u;
-
-struct Shadow {
-    char *base;
-    u64 size;
-    uint8_t *state;
-    Cell *cells;
-};
-
+const u32 SEVERAL = ~0u;  /* in place of a thread's number */
 u32 epoch = 1, seed = 0;
 std::mt19937 random_bits;
-
-void *reserve(size_t n) {
-    void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) throw Fault{2, "the emulator cannot reserve address space"};
-    return p;
-}
-
-Shadow &device() {
-    static Shadow s = {(char *)reserve(Memory::SIZE), Memory::SIZE,
-                       (uint8_t *)reserve(Memory::SIZE),
-                       (Cell *)reserve(Memory::SIZE * sizeof(Cell))};
-    return s;
-}
-
-Shadow &shared_memory() {
-    const size_t n = 1 << 18;
-    static Shadow s = {(char *)reserve(n), 0, (uint8_t *)reserve(n),
-                       (Cell *)reserve(n * sizeof(Cell))};
-    return s;
-}
 
 struct Warp {
     u32 live, barrier, shuffle;  /* lanes that have not returned, that wait at a BAR, a SHFL */
@@ -399,38 +318,6 @@ bool Block::group(u32 number, long &budget) {
 }  // namespace
 
 /* ------------------------------------------------------------------------- from outside */
-
-char *Memory::base() { return device().base; }
-
-bool Memory::inside(uint64_t address, size_t n) {
-    const u64 at = address - (u64)device().base;
-    if (at > SIZE || n > SIZE - at) return false;
-    return !n || !memchr(device().state + at, NONE, n);
-}
-
-void Memory::mark(uint64_t address, size_t n, State state) {
-    memset(device().state + (address - (u64)device().base), state, n);
-}
-
-void Memory::read(uint64_t address, size_t n, const char *what) {
-    if (!inside(address, n)) throw Fault{700, std::string(what) + ": out of bounds: read"};
-    if (memchr(device().state + (address - (u64)device().base), FRESH, n))
-        throw Fault{700, std::string(what) + ": uninitialised memory is read"};
-}
-
-void Memory::wrote(uint64_t address, size_t n) {
-    if (!inside(address, n)) throw Fault{700, "out of bounds: write"};
-    uint8_t *state = device().state + (address - (u64)device().base);
-    for (size_t i = 0; i < n; i++) state[i] = std::max<uint8_t>(state[i], WRITTEN);
-}
-
-void Memory::move(uint64_t to, uint64_t from, size_t n) {
-    if (!inside(to, n) || !inside(from, n)) throw Fault{700, "copy out of bounds"};
-    memmove((void *)to, (void *)from, n);
-    uint8_t *state = device().state;
-    const u64 base = (u64)device().base;
-    memmove(state + (to - base), state + (from - base), n);
-}
 
 void set_seed(uint32_t value) {
     seed = value;

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCES = ("machine.cpp", "driver.cpp", "cublas.cpp")
+DRIVER = ("machine", "memory", "state", "driver", "hooks")
 PYCUDA = "pycuda==2026.1"
 NVRTC = ("cuda-bindings==13.*", "nvidia-cuda-nvrtc==13.*")
 # -ffp-contract=off: a product and a sum of PTX are two roundings; fma.rn is one.
@@ -71,8 +71,8 @@ def libraries():
     """The folder with libcuda.so.1 and libcublas.so.13, built when the sources have changed."""
     machine = run("g++", *FLAGS, "-dM", "-E", "-x", "c++", "/dev/null")  # compiler and processor
     digest = hashlib.sha256(f"{machine}{toolkit()}".encode())
-    for name in (*SOURCES, "machine.h", "ops.h", "toolchain.py"):
-        digest.update((HERE / name).read_bytes())
+    for path in sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h"), Path(__file__)]):
+        digest.update(path.read_bytes())
     import fcntl  # not on Windows, where missing() says no before
 
     folder = cache_folder() / f"libraries-{digest.hexdigest()[:16]}"
@@ -87,8 +87,8 @@ def libraries():
 
 def _build(folder):
     include = f"-I{toolkit() / 'include'}"
-    jobs = [subprocess.Popen(["g++", *FLAGS, include, "-c", str(HERE / name), "-o",
-                              str(folder / f"{name}.o")]) for name in SOURCES]
+    jobs = [subprocess.Popen(["g++", *FLAGS, include, "-c", str(HERE / f"{name}.cpp"), "-o",
+                              str(folder / f"{name}.o")]) for name in (*DRIVER, "cublas")]
     codes = [job.wait() for job in jobs]
     if any(codes):
         raise RuntimeError("the stand-in driver does not compile")
@@ -96,10 +96,10 @@ def _build(folder):
     run("gcc", "-O1", "-w", "-fno-builtin", "-fPIC", "-c", folder / "rest.c", "-o",
         folder / "rest.o")
     run("g++", "-shared", "-Wl,-soname,libcuda.so.1", "-o", folder / "libcuda.so.1",
-        *[folder / name for name in ("machine.cpp.o", "driver.cpp.o", "rest.o")])
+        *[folder / f"{name}.o" for name in (*DRIVER, "rest")])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")  # the name that a linker looks for
     run("g++", "-shared", "-Wl,-soname,libcublas.so.13", "-o", folder / "libcublas.so.13",
-        folder / "cublas.cpp.o", f"-L{folder}", "-lcuda", "-Wl,-rpath,$ORIGIN")
+        folder / "cublas.o", f"-L{folder}", "-lcuda", "-Wl,-rpath,$ORIGIN")
 
 
 def _rest(include):
