@@ -125,8 +125,11 @@ def pycuda_wheel():
                 f"CUDA_INC_DIR = [{str(toolkit() / 'include')!r}]\n"
                 "CUDA_ENABLE_CURAND = False\n"
                 f"CUDADRV_LIB_DIR = [{str(libraries())!r}]\n")
+            # pycuda reads its settings from the home folder; pip is to find its own where they are
+            kept = {"XDG_CONFIG_HOME": str(Path.home() / ".config"),
+                    "XDG_CACHE_HOME": str(Path.home() / ".cache")}
             run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels,
-                "--no-binary", "pycuda", PYCUDA, env={**os.environ, "HOME": home})
+                "--no-binary", "pycuda", PYCUDA, env={**kept, **os.environ, "HOME": home})
         found = list(wheels.glob(f"{PYCUDA.replace('==', '-')}-{tag}-*.whl"))
     return found[0]
 
