@@ -1,5 +1,6 @@
 """Which minidl is tested, and how a test starts a fresh interpreter with it."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -44,6 +45,20 @@ def same_settings_after():
     yield
     threads.set_num_threads(before)
     use_blas(True)
+
+
+@pytest.fixture(scope="session")
+def metal_emulation():
+    """tests/emulation/metal as a module, standing in for PyObjC's; skips where it cannot run."""
+    folder = ROOT / "tests" / "emulation" / "metal"
+    spec = importlib.util.spec_from_file_location("metal_emulation", folder / "__init__.py",
+                                                  submodule_search_locations=[str(folder)])
+    sys.modules["metal_emulation"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if module.missing():
+        pytest.skip(module.missing())
+    module.install()
+    return module
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from minidl_kernels import reference
 def device(request):
     """The name of the device under test."""
     wanted = request.config.getoption("--device")
+    if wanted == "metal" and sys.platform != "darwin":
+        request.getfixturevalue("metal_emulation")
     name = wanted or "opencl"
     if name == "cuda":
         emulate_cuda()
