@@ -49,7 +49,7 @@ def same_settings_after():
 
 @pytest.fixture(scope="session")
 def metal_emulation():
-    """tests/emulation/metal as a module, standing in for PyObjC's; skips where it cannot run."""
+    """tests/emulation/metal as a module; skips where it cannot run."""
     folder = ROOT / "tests" / "emulation" / "metal"
     spec = importlib.util.spec_from_file_location("metal_emulation", folder / "__init__.py",
                                                   submodule_search_locations=[str(folder)])
@@ -57,7 +57,6 @@ def metal_emulation():
     spec.loader.exec_module(module)
     if module.missing():
         pytest.skip(module.missing())
-    module.install()
     return module
 
 

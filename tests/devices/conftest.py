@@ -17,7 +17,7 @@ def device(request):
     """The name of the device under test."""
     wanted = request.config.getoption("--device")
     if wanted == "metal" and sys.platform != "darwin":
-        request.getfixturevalue("metal_emulation")
+        request.getfixturevalue("metal_emulation").install()
     name = wanted or "opencl"
     if name == "cuda":
         emulate_cuda()

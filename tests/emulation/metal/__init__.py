@@ -1,17 +1,19 @@
 """Metal on a machine without it: stand-ins for PyObjC's modules, kernels run on the CPU.
 
-install() makes `import Metal`, `import MetalPerformanceShaders` and `import objc` find them.
+install() makes `import Metal`, `import MetalPerformanceShaders` and `import objc` find them,
+installed() only for a while.
 """
 
 import shutil
 import sys
+from contextlib import contextmanager
 
 from . import framework, objc, shaders
 from .selectors import Misuse, counts
 from .translate import Refused, engine, translate
 
-__all__ = ["Misuse", "Refused", "counts", "engine", "framework", "install", "missing", "objc",
-           "shaders", "translate"]
+__all__ = ["Misuse", "Refused", "counts", "engine", "framework", "install", "installed",
+           "missing", "objc", "shaders", "translate"]
 
 
 def missing():
@@ -29,3 +31,21 @@ def install():
     sys.modules["Metal"] = framework
     sys.modules["MetalPerformanceShaders"] = shaders
     sys.modules["objc"] = objc
+
+
+@contextmanager
+def installed():
+    """A backend opened meanwhile is forgotten, so that later tests find no Metal."""
+    before = {name: sys.modules[name] for name in sys.modules if _concerned(name)}
+    install()
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if _concerned(name)]:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def _concerned(name):
+    return name in ("Metal", "MetalPerformanceShaders", "objc") \
+        or name.startswith("minidl_kernels.metal")

@@ -1,5 +1,6 @@
 """The Metal backend's host code over the stand-in: the queue, memory, products, messages."""
 
+import importlib
 import sys
 
 import numpy as np
@@ -17,9 +18,8 @@ def draw(*shape):
 
 @pytest.fixture(scope="module")
 def be(metal_emulation):
-    from minidl_kernels import metal
-
-    return metal
+    with metal_emulation.installed():
+        yield importlib.import_module("minidl_kernels.metal")
 
 
 @pytest.fixture
