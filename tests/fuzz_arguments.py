@@ -149,7 +149,8 @@ def spoil(rng, values, dims, tensors):
         extreme = np.array(rng.choice([-1, 2**31, 2**62, -(2**63), 127]))
         value.flat[rng.randrange(value.size)] = extreme.astype(value.dtype)
     elif kind == 5 and value.dtype.kind == "f":
-        value = value * np.float32(rng.choice([np.nan, np.inf, 0.0, -0.0, 1e38, 1e-45]))
+        with np.errstate(all="ignore"):
+            value = value * np.float32(rng.choice([np.nan, np.inf, 0.0, -0.0, 1e38, 1e-45]))
     values[i] = tensor(rng, np.asarray(value)) if tensors else np.asarray(value)
 
 

@@ -154,7 +154,7 @@ shutil.rmtree(sys.argv[1])
 manager.save({"w": md.ones(3)}, 1)
 """
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], env=environment(),
-                          capture_output=True, text=True, check=True)
+                          cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "CheckpointWarning: a save in the background failed" in done.stderr
 
 

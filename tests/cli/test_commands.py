@@ -117,7 +117,8 @@ def test_info(trained, capsys):
     capsys.readouterr()
     assert main(["info"]) == 0
     out = capsys.readouterr().out
-    assert "instruction set" in out and "device cpu: here" in out and "is not available" in out
+    assert "instruction set" in out and "device cpu: the host's cores" in out
+    assert "is not available" in out
     assert main(["info", trained]) == 0
     out = capsys.readouterr().out
     assert "validation loss" in out and "token.weight" in out and '"width": 16' in out
@@ -135,7 +136,7 @@ def only_the_cpu(monkeypatch):
 def test_doctor(capsys, only_the_cpu):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    assert "openmp" in out and "blas" in out and "all tests passed" in out
+    assert "blas" in out and "all tests passed" in out
 
 
 def test_doctor_finds_what_is_wrong(capsys, monkeypatch, only_the_cpu):

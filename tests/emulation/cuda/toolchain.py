@@ -2,6 +2,7 @@
 
     python tests/emulation/cuda/toolchain.py            build the libraries
     python tests/emulation/cuda/toolchain.py install    and install pycuda and NVRTC here
+    python tests/emulation/cuda/toolchain.py cached     the same, if pycuda was built before
 
 All is kept in $MINIDL_EMULATION_CACHE, else in the user's cache folder, never in the tree. The
 libraries take some twenty seconds. pycuda takes three minutes, as it is a large extension module;
@@ -113,12 +114,15 @@ def _rest(include):
     return "".join(f"int {name}(void) {{ return 801; }}\n" for name in sorted(names - made))
 
 
+def built_wheels():
+    """The wheel of pycuda for this Python in the cache: a list of one or none."""
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return list((cache_folder() / "wheels").glob(f"{PYCUDA.replace('==', '-')}-{tag}-*.whl"))
+
+
 def pycuda_wheel():
     """A wheel of pycuda for this Python, built when it is not in the cache."""
-    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    wheels = cache_folder() / "wheels"
-    found = list(wheels.glob(f"{PYCUDA.replace('==', '-')}-{tag}-*.whl"))
-    if not found:
+    if not built_wheels():
         with tempfile.TemporaryDirectory() as home:
             Path(home, ".aksetup-defaults.py").write_text(
                 f"CUDA_ROOT = {str(toolkit())!r}\n"
@@ -128,19 +132,21 @@ def pycuda_wheel():
             # pycuda reads its settings from the home folder; pip is to find its own where they are
             kept = {"XDG_CONFIG_HOME": str(Path.home() / ".config"),
                     "XDG_CACHE_HOME": str(Path.home() / ".cache")}
-            run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels,
-                "--no-binary", "pycuda", PYCUDA, env={**kept, **os.environ, "HOME": home})
-        found = list(wheels.glob(f"{PYCUDA.replace('==', '-')}-{tag}-*.whl"))
-    return found[0]
+            run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w",
+                cache_folder() / "wheels", "--no-binary", "pycuda", PYCUDA,
+                env={**kept, **os.environ, "HOME": home})
+    return built_wheels()[0]
 
 
 def main():
     why = missing()
+    if not why and sys.argv[1:] == ["cached"] and not built_wheels():
+        why = "pycuda is not built; `toolchain.py install` takes three minutes, once"
     if why:
         print(f"CUDA is not emulated: {why}")
         return 1
     print(libraries())
-    if sys.argv[1:] == ["install"]:
+    if sys.argv[1:]:
         run(sys.executable, "-m", "pip", "install", "-q", pycuda_wheel())
         try:  # the tests compile hundreds of kernels, and nvcc takes a second for each
             run(sys.executable, "-m", "pip", "install", "-q", *NVRTC)
