@@ -22,7 +22,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 DRIVER = ("machine", "memory", "state", "driver", "hooks")
 PYCUDA = "pycuda==2026.1"
-NVRTC = ("cuda-bindings==13.*", "nvidia-cuda-nvrtc==13.*")
+# Each release has instructions of its own; ops.h has those of this one.
+NVRTC = ("cuda-bindings==13.*", "nvidia-cuda-nvrtc==13.0.88")
 # -ffp-contract=off: a product and a sum of PTX are two roundings; fma.rn is one.
 FLAGS = ["-std=c++17", "-O2", "-ftree-vectorize", "-march=native", "-fPIC", "-fno-strict-aliasing",
          "-ffp-contract=off", "-fvisibility=hidden"]
