@@ -30,14 +30,8 @@ def steps_in(x, shape):
                                 zip(x.shape, shape[lead:], x.steps, strict=True)])
 
 
-@lru_cache(4096)
-def layout(shape, steps, numbers=0):
-    """The bytes of a Layout: element i of `shape` in up to four arrays with these strides.
-
-    Axes of size 1 are dropped and neighbours that lie evenly in every array become one. Bit k of
-    `numbers` is set where operand k is no array.
-    """
-    axes = [(n, *s) for n, *s in zip(shape, *steps, strict=True) if n != 1]
+def merge(axes):
+    """[(size, stride in each array)], neighbours that lie evenly in every array made one."""
     merged: list[tuple] = []
     for n, *s in axes:
         if merged and all(before == n * step for before, step in zip(merged[-1][1:], s,
@@ -45,6 +39,17 @@ def layout(shape, steps, numbers=0):
             merged[-1] = (merged[-1][0] * n, *s)
         else:
             merged.append((n, *s))
+    return merged
+
+
+@lru_cache(4096)
+def layout(shape, steps, numbers=0):
+    """The bytes of a Layout: element i of `shape` in up to four arrays with these strides.
+
+    Axes of size 1 are dropped and neighbours that lie evenly in every array become one. Bit k of
+    `numbers` is set where operand k is no array.
+    """
+    merged = merge((n, *s) for n, *s in zip(shape, *steps, strict=True) if n != 1)
     if len(merged) > _RANK:
         raise ValueError(f"an array of shape {shape} has more than {_RANK} axes that cannot be "
                          "merged; make it contiguous first")

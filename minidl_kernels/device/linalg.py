@@ -6,7 +6,7 @@ import numpy as np
 
 from minidl_kernels.device import elementwise
 from minidl_kernels.device.elementwise import add_
-from minidl_kernels.device.layout import broadcast_shape, same_device, steps_in
+from minidl_kernels.device.layout import broadcast_shape, merge, same_device, steps_in
 from minidl_kernels.device.move import contiguous
 from minidl_kernels.device.reduce import sum_to
 
@@ -47,14 +47,7 @@ def _batch(lead, *arrays):
     Batch axes that lie evenly merge; where more than two are left, the arrays are copied.
     """
     full = [(x, steps_in(x, (*lead, *x.shape[-2:]))) for x in arrays]
-    axes = [(n, *[s[i] for _, s in full]) for i, n in enumerate(lead) if n != 1]
-    merged: list[tuple] = []
-    for n, *s in axes:
-        if merged and all(before == n * step for before, step in zip(merged[-1][1:], s,
-                                                                      strict=True)):
-            merged[-1] = (merged[-1][0] * n, *s)
-        else:
-            merged.append((n, *s))
+    merged = merge((n, *[s[i] for _, s in full]) for i, n in enumerate(lead) if n != 1)
     if len(merged) > 2:
         whole = [contiguous(x._view((*lead, *x.shape[-2:]), s)) for x, s in full]
         return _batch((math.prod(lead),),
