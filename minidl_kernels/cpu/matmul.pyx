@@ -8,12 +8,14 @@ is never split over threads, so the bits do not depend on the number of threads.
 
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from minidl_kernels.cpu.gemm cimport Gemm
 from minidl_kernels.cpu.memory cimport copy_f32, empty, f32, ptr
 from minidl_kernels.cpu.threads cimport run, run_heavy
+from minidl_kernels.cpu.threads import get_num_threads
 
 import numpy as np
 
@@ -28,14 +30,19 @@ cdef extern from "matmul.h":
         const float *bias
         const Py_ssize_t *a_item
         const Py_ssize_t *b_item
-        Py_ssize_t m, n, k, rows, columns, first, last
+        Py_ssize_t m, n, k, down, columns, first, last
         float *packed
+        float *steps
+        uint64_t number
         int failed
     ctypedef struct MatmulTable:
         Py_ssize_t nr, wide
         Py_ssize_t (*tiles)(const Product *p) noexcept nogil
+        Py_ssize_t (*steps)(Py_ssize_t k) noexcept nogil
         void (*pack)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
         void (*multiply)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
+        void (*own)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
+        void (*add_steps)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
         void (*items)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
         void (*strips)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
         void (*few)(void *product, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
@@ -50,14 +57,16 @@ cdef const MatmulTable *K = MATMUL_TABLE
 
 cdef enum:
     INT_LIMIT = 2147483647
-    MR = 6                      # rows of a packed panel
     TALL = 192                  # rows of a tile: its part of A fills half of a usual L2 cache
     LOW = 256                   # rows for which columns are dealt out
     SHORT = 24                  # rows and
     BROAD = 384                 # columns that a tile keeps as long as there is a choice
     PACKED = 4 << 20            # floats of B packed at a time
+    OWN = 768 << 10             # floats of B that each thread packs for itself
+    APART = 128 << 10           # elements of a gradient whose steps of K are computed apart
 
 cdef bint _use_blas = True
+cdef uint64_t _number = 1       # of the next product that threads pack for themselves
 cdef Gemm _gemm = NULL          # BLAS, loaded when first needed
 
 
@@ -73,13 +82,13 @@ cdef inline Py_ssize_t round_up(Py_ssize_t x, Py_ssize_t unit) noexcept nogil:
 
 # -------------------------------------------------------------------- our own packed product
 
-cdef void cut_packed(Product *p) noexcept nogil:
+cdef void cut_packed(Product *p, Py_ssize_t k) noexcept nogil:
     """Tiles of at most TALL rows; more and smaller ones where there would be too few to share.
 
     Every tile packs its rows again and reads all of its part of B, so wide tiles are cut across
     first, then down, and narrow ones only where nothing else is left.
     """
-    cdef double flops = 2.0 * p.m * p.n * p.k
+    cdef double flops = 2.0 * p.m * p.n * k
     cdef Py_ssize_t wanted = 1 if flops < 4e6 else 2 if flops < 2e7 else 4 if flops < 1e8 else 8
     cdef Py_ssize_t down = (p.m + TALL - 1) // TALL, across = 1
     if down > 4:
@@ -94,7 +103,7 @@ cdef void cut_packed(Product *p) noexcept nogil:
             across *= 2
         else:
             break
-    p.rows = round_up((p.m + down - 1) // down, MR)
+    p.down = down
     p.columns = round_up((p.n + across - 1) // across, K.nr)
 
 
@@ -110,7 +119,7 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
         if p.failed:
             raise MemoryError("matmul: no memory for the scratch space of a product")
         return 0
-    cut_packed(p)
+    cut_packed(p, p.k)
     if flops < 4e6 or (batch >= 4 and flops < 2e8 and p.n * p.k <= PACKED):
         p.last = p.n
         p.columns = round_up(p.n, K.nr)
@@ -125,6 +134,8 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
             p.b = b + (p.b_item[i] if p.b_item != NULL else 0)
             if p.m <= LOW and p.a_col == 1 and p.n >= 4 * K.nr and flops < 1e8:
                 multiply_strips(p)
+            elif p.n * p.k <= OWN:
+                multiply_own(p)
             else:
                 multiply_large(p)
     if p.failed:
@@ -136,8 +147,33 @@ cdef int multiply_strips(Product *p) except -1:
     """One product of few rows, which are read in place: each piece packs its own columns of B."""
     cdef Py_ssize_t wanted = 2 if 2.0 * p.m * p.n * p.k < 2e7 else 4
     p.columns = round_up((p.n + wanted - 1) // wanted, K.nr)
-    p.rows = TALL
+    p.down = (p.m + TALL - 1) // TALL
     return run_heavy(K.strips, p, (p.n + p.columns - 1) // p.columns, 1)
+
+
+cdef int multiply_own(Product *p) except -1:
+    """One product whose B is small enough that every thread packs it for itself.
+
+    The gradient of a weight sums over the rows of two activations, and every tile needs all rows.
+    Its steps of K are computed apart where there are threads for it: the bits are the same.
+    """
+    global _number
+    cdef Py_ssize_t steps = K.steps(p.k)
+    cdef cnp.npy_intp room = (steps - 1) * p.m * p.n
+    cdef cnp.ndarray later = None
+    p.first = 0
+    p.last = p.n
+    p.number = _number
+    _number += steps
+    if p.a_col == 1 or room == 0 or steps > 4 or p.m * p.n > APART or get_num_threads() == 1:
+        return run_heavy(K.own, p, K.tiles(p), 1)
+    cut_packed(p, p.k // steps)
+    later = empty(1, &room)
+    p.steps = ptr(later)
+    run_heavy(K.own, p, steps * K.tiles(p), 1)
+    run(K.add_steps, p, p.m * p.n, 16384)
+    p.steps = NULL
+    return 0
 
 
 cdef int multiply_large(Product *p) except -1:
@@ -171,10 +207,14 @@ cdef void multiply_plain(float *c, const float *a, const float *b, Py_ssize_t m,
             c[i * p.n + j] = s
 
 
+cdef inline Py_ssize_t tile_rows(const Product *p) noexcept nogil:
+    return round_up((p.m + p.down - 1) // p.down, 8) if p.down > 1 else p.m
+
+
 cdef void tiles_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
     """Tiles of a batch of products, by BLAS or by plain loops."""
     cdef Product *p = <Product*>ctx
-    cdef Py_ssize_t down = (p.m + p.rows - 1) // p.rows
+    cdef Py_ssize_t rows = tile_rows(p), down = (p.m + rows - 1) // rows
     cdef Py_ssize_t tiles = down * ((p.n + p.columns - 1) // p.columns)
     cdef Py_ssize_t t, item, i, j, m, n, row
     cdef const float *a
@@ -182,9 +222,9 @@ cdef void tiles_task(void *ctx, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
     cdef float *c
     for t in range(begin, end):
         item = t // tiles
-        i = t % tiles % down * p.rows
+        i = t % tiles % down * rows
         j = t % tiles // down * p.columns
-        m = min(p.rows, p.m - i)
+        m = min(rows, p.m - i)
         n = min(p.columns, p.n - j)
         a = p.a + i * p.a_row + (p.a_item[item] if p.a_item != NULL else 0)
         b = p.b + j * p.b_col + (p.b_item[item] if p.b_item != NULL else 0)
@@ -224,9 +264,9 @@ cdef int multiply_tiles(Product *p, Py_ssize_t batch) except -1:
             across *= 2
         else:
             break
-    p.rows = round_up((p.m + down - 1) // down, 8) if down > 1 else p.m
+    p.down = down
     p.columns = round_up((p.n + across - 1) // across, 8) if across > 1 else p.n
-    down = (p.m + p.rows - 1) // p.rows
+    down = (p.m + tile_rows(p) - 1) // tile_rows(p)
     across = (p.n + p.columns - 1) // p.columns
     return run_heavy(tiles_task, p, batch * down * across,
                      1 if down * across > 1 else max(1, <Py_ssize_t>(2e6 / flops)))

@@ -80,6 +80,25 @@ def test_across_the_edges_of_panels_and_tiles(m, k, n):
     close(cpu.linear_grad_weight(np.ascontiguousarray(a.T), b), expected, k)
 
 
+@pytest.mark.parametrize("rows", [300, 385, 768, 1153, 1536, 1537])
+@pytest.mark.parametrize("m, n", [(128, 128), (65, 130), (512, 100), (700, 600)])
+def test_the_gradient_of_a_weight_has_the_same_bits_on_any_number_of_threads(rows, m, n):
+    """Several threads compute the steps of K apart, each from operands that it packed itself."""
+    g, x, other = rand(rows, m), rand(rows, n, seed=1), rand(m, n, seed=2)
+    before = cpu.threads.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3, 8):
+            cpu.threads.set_num_threads(threads)
+            for _ in range(3):
+                cpu.matmul(g, other)            # another product packs in between
+                results.append(cpu.linear_grad_weight(g, x))
+    finally:
+        cpu.threads.set_num_threads(before)
+    close(results[0], g.T.astype(np.float64) @ x, rows)
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+
 @pytest.mark.skipif(cpu.threads.instruction_set() == "baseline",
                     reason="BLAS promises no such thing")
 def test_a_product_does_not_depend_on_its_neighbours():

@@ -84,29 +84,37 @@ INLINE void pack_panel(float *y, const int width, const float *x, Index line, In
                        Index lines, Index depth)
 {
     Index k = 0;
-    if (step == 1) {
-        const float *from[NR];
-        for (int i = 0; i < width; i++)
-            from[i] = x + MIN(i, lines - 1) * line;
-        for (; k + 4 <= depth; k += 4)
-#pragma GCC unroll 8
-            for (int i = 0; i < width; i += 4) {
-                int at = MIN(i, width - 4); /* six lines: the second four overlap the first */
-                Vec4 r[4] = {*(const Vec4 *)(from[at] + k), *(const Vec4 *)(from[at + 1] + k),
-                             *(const Vec4 *)(from[at + 2] + k), *(const Vec4 *)(from[at + 3] + k)};
-                transpose(r);
-#pragma GCC unroll 4
-                for (int d = 0; d < 4; d++)
-                    *(Vec4 *)(y + (k + d) * width + at) = r[d];
-            }
-        for (; k < depth; k++)
-            for (int i = 0; i < width; i++)
-                y[k * width + i] = from[i][k];
-    } else {
+    if (step != 1) {
         for (; k < depth; k++)
             for (int i = 0; i < width; i++)
                 y[k * width + i] = x[MIN(i, lines - 1) * line + k * step];
+        return;
     }
+    for (; k + 4 <= depth && width % LANES == 0 && lines == width; k += 4)
+        for (int i = 0; i < width; i += LANES) {
+            Vec r[4];
+            columns4(r, x + i * line + k, line);
+#pragma GCC unroll 4
+            for (int d = 0; d < 4; d++)
+                *(Vec *)(y + (k + d) * width + i) = r[d];
+        }
+    const float *from[NR];
+    for (int i = 0; i < width; i++)
+        from[i] = x + MIN(i, lines - 1) * line;
+    for (; k + 4 <= depth; k += 4)
+#pragma GCC unroll 8
+        for (int i = 0; i < width; i += 4) {
+            int at = MIN(i, width - 4); /* six lines: the second four overlap the first */
+            Vec4 r[4] = {*(const Vec4 *)(from[at] + k), *(const Vec4 *)(from[at + 1] + k),
+                         *(const Vec4 *)(from[at + 2] + k), *(const Vec4 *)(from[at + 3] + k)};
+            transpose(r);
+#pragma GCC unroll 4
+            for (int d = 0; d < 4; d++)
+                *(Vec4 *)(y + (k + d) * width + at) = r[d];
+        }
+    for (; k < depth; k++)
+        for (int i = 0; i < width; i++)
+            y[k * width + i] = from[i][k];
 }
 
 /* Whole panels of `width` lines that lie side by side in memory, `step` apart along K: some panels
@@ -201,23 +209,27 @@ static Index multiply_unpacked(const Product *p, Index row, Index m, Index colum
 
 static Index across(const Product *p) { return (p->last - p->first + p->columns - 1) / p->columns; }
 
-static Index tiles(const Product *p) { return (p->m + p->rows - 1) / p->rows * across(p); }
+static Index tiles(const Product *p) { return p->down * across(p); }
 
-static Index depth_of(Index k)
+/* The first row of the i-th tile from the top: panels of rows are dealt out evenly */
+static Index tile_row(const Product *p, Index i)
 {
-    Index steps = (k + DEPTH - 1) / DEPTH;
-    return (k + steps - 1) / steps;
+    return MIN(p->m, (p->m + MR - 1) / MR * i / p->down * MR);
 }
+
+static Index steps(Index k) { return (k + DEPTH - 1) / DEPTH; }
+
+static Index depth_of(Index k) { return (k + steps(k) - 1) / steps(k); }
 
 static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
 {
     Index most = depth_of(p->k);
     for (Index t = begin; t < end; t++) {
-        Index row = t / across(p) * p->rows, m = MIN(p->rows, p->m - row);
+        Index row = tile_row(p, t / across(p)), m = tile_row(p, t / across(p) + 1) - row;
         Index column = p->first + t % across(p) * p->columns;
         Index end_column = MIN(column + p->columns, p->last), width = end_column - column;
         int in_place = p->a_col == 1 && width <= NARROW && width % NR == 0;
-        for (Index k = 0; k < p->k; k += most) {
+        for (Index k = 0; k < p->k && m > 0; k += most) {
             Index depth = MIN(most, p->k - k), done = 0;
             if (in_place)
                 done = multiply_unpacked(p, row, m, column, end_column, k, depth);
@@ -233,7 +245,8 @@ static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
 
 static size_t rows_room(const Product *p)
 {
-    return (size_t)((p->rows + MR - 1) / MR * MR * depth_of(p->k));
+    Index panels = (p->m + MR - 1) / MR;
+    return (size_t)((panels + p->down - 1) / p->down * MR * depth_of(p->k));
 }
 
 static void multiply(void *product, Index begin, Index end)
@@ -255,6 +268,50 @@ static float *take_both(Product *p, Index columns)
     scratch_carve(NULL, &used, columns * p->k);
     p->packed = scratch_take(used + rows_room(p));
     return p->packed ? p->packed + used : NULL;
+}
+
+/* Tiles whose thread packs B by itself, all of it, once: where the cores have few caches in common,
+ * what another one packed takes longer to come than packing does. With `steps`, the steps of K are
+ * products of their own, for tiles that would otherwise all need all of two long operands; each
+ * then reads the rows that its thread worked on before. */
+static void own(void *product, Index begin, Index end)
+{
+    Product *all = product;
+    Index most = depth_of(all->k);
+    for (Index t = begin; t < end; t++) {
+        Product p = *all;
+        Index step = t / tiles(all);
+        int kept;
+        if (all->steps) {
+            p.k = MIN(most, all->k - step * most);
+            p.a += step * most * p.a_col;
+            p.b += step * most * p.b_row;
+            p.c = step ? all->steps + (step - 1) * p.m * p.n : p.c;
+        }
+        Index panels = (p.n + NR - 1) / NR;
+        size_t used = 0;
+        scratch_carve(NULL, &used, panels * NR * p.k);
+        p.packed = scratch_take_marked(used + rows_room(&p), all->number + (uint64_t)step, &kept);
+        if (!p.packed) {
+            scratch_failed(&all->failed);
+            return;
+        }
+        if (!kept)
+            pack(&p, 0, panels);
+        multiply_tiles(&p, p.packed + used, t % tiles(all), t % tiles(all) + 1);
+        scratch_give(p.packed);
+    }
+}
+
+/* C += the products of the later steps, in their order: the bits of a product in one go */
+static void add_steps(void *product, Index begin, Index end)
+{
+    const Product *p = product;
+    for (Index step = 1; step < steps(p->k); step++) {
+        const float *x = p->steps + (step - 1) * p->m * p->n;
+        for (Index i = begin; i < end; i++)
+            p->c[i] += x[i];
+    }
 }
 
 static void items(void *product, Index begin, Index end)
@@ -390,11 +447,11 @@ static void few(void *product, Index begin, Index end)
 }
 
 const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {
-    NR, WIDE, tiles, pack, multiply, items, strips, few,
+    NR, WIDE, tiles, steps, pack, multiply, own, add_steps, items, strips, few,
 };
 
 #else
 
-const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0, 0, NULL, NULL, NULL, NULL, NULL, NULL};
+const MatmulTable MINIDL_CAT(minidl_matmul, ISA_SUFFIX) = {0};
 
 #endif

@@ -4,6 +4,7 @@
 #define MINIDL_MATMUL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "isa.h"
 
@@ -15,17 +16,22 @@ typedef struct {
     const float *bias;                 /* IN [N] or NULL */
     const ptrdiff_t *a_item, *b_item;  /* IN [batch] where a matrix starts, or NULL for one */
     ptrdiff_t m, n, k;
-    ptrdiff_t rows, columns;           /* of a tile */
+    ptrdiff_t down, columns;           /* tiles from top to bottom, columns of a tile */
     ptrdiff_t first, last;             /* the columns that are packed now */
     float *packed;                     /* scratch: those columns, packed */
+    float *steps;                      /* scratch [steps of K but one, M, N], or NULL: see `own` */
+    uint64_t number;                   /* of the product, for `own`; a step of K takes one more */
     int failed;                        /* set when scratch memory could not be had */
 } Product;
 
 typedef struct {
     ptrdiff_t nr, wide;                     /* columns of a packed panel, of a piece of `few` */
     ptrdiff_t (*tiles)(const Product *p);
+    ptrdiff_t (*steps)(ptrdiff_t k);                                /* in which K is walked */
     void (*pack)(void *product, ptrdiff_t begin, ptrdiff_t end);    /* panels of B */
     void (*multiply)(void *product, ptrdiff_t begin, ptrdiff_t end); /* tiles of C */
+    void (*own)(void *product, ptrdiff_t begin, ptrdiff_t end);     /* tiles, of steps if any */
+    void (*add_steps)(void *product, ptrdiff_t begin, ptrdiff_t end); /* elements of C */
     void (*items)(void *product, ptrdiff_t begin, ptrdiff_t end);   /* whole small products */
     void (*strips)(void *product, ptrdiff_t begin, ptrdiff_t end);  /* `columns` of C each */
     void (*few)(void *product, ptrdiff_t begin, ptrdiff_t end);     /* pieces of few rows */

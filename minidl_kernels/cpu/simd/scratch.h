@@ -1,6 +1,7 @@
 /* Scratch memory of a task: a few hundred kilobytes, kept between calls because fresh pages from
- * the system cost more than small tasks do. At most one buffer per running task is kept, and none
- * so large that its pages hardly count beside the work done in it. */
+ * the system cost more than small tasks do. Each thread has a place of its own, so that it gets the
+ * memory back that is in its cache; none is kept that is so large that its pages hardly count
+ * beside the work done in it. */
 #ifndef MINIDL_SCRATCH_H
 #define MINIDL_SCRATCH_H
 
@@ -8,53 +9,73 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#define SCRATCH_LARGE ((size_t)1 << 20) /* floats */
+#define SCRATCH_PLACES 64
+
 #if defined(__GNUC__)
-#define SCRATCH_SLOTS 64
-#define SCRATCH_SWAP(slot, value) __atomic_exchange_n(slot, value, __ATOMIC_ACQ_REL)
-static void *scratch_slots[SCRATCH_SLOTS];
+#define SCRATCH_SWAP(place, value) __atomic_exchange_n(place, value, __ATOMIC_ACQ_REL)
+static void *scratch_places[SCRATCH_PLACES];
 #else
-#define SCRATCH_SLOTS 0
-#define SCRATCH_SWAP(slot, value) (value)
-static void *scratch_slots[1];
+#define SCRATCH_SWAP(place, value) (value)
+static void *scratch_places[1];
 #endif
 
-#define SCRATCH_LARGE ((size_t)1 << 20) /* floats */
-
-/* A block is [padding][size, pointer to free][64-byte aligned floats]. */
+/* A block is [padding][its size, pointer to free, mark][64-byte aligned floats]. */
 typedef struct {
     size_t count;
     void *whole;
+    uint64_t mark;
 } ScratchHead;
 
-/* `count` floats, 64-byte aligned, or NULL */
+/* The place of this thread, told by where its stack is; two may share one, which is slower only. */
+static void **scratch_place(void)
+{
+#if defined(__GNUC__)
+    char here;
+    return &scratch_places[(uint32_t)((uintptr_t)&here >> 21) * 2654435769u >> 26];
+#else
+    return scratch_places;
+#endif
+}
+
+static void scratch_free(float *p)
+{
+    if (p)
+        free(((ScratchHead *)p)[-1].whole);
+}
+
+/* `count` floats, 64-byte aligned, or NULL. `kept` is set when they still hold what was in them
+ * when they were last taken with this mark, which is not 0. */
+static float *scratch_take_marked(size_t count, uint64_t mark, int *kept)
+{
+    float *p = SCRATCH_SWAP(scratch_place(), NULL);
+    *kept = 0;
+    if (!p || ((ScratchHead *)p)[-1].count < count) {
+        scratch_free(p);
+        if (count > (SIZE_MAX - 128) / sizeof(float))
+            return NULL;
+        char *whole = malloc(count * sizeof(float) + 128);
+        if (!whole)
+            return NULL;
+        p = (float *)(((uintptr_t)whole + sizeof(ScratchHead) + 63) & ~(uintptr_t)63);
+        ((ScratchHead *)p)[-1] = (ScratchHead){count, whole, 0};
+    }
+    *kept = mark && ((ScratchHead *)p)[-1].mark == mark;
+    ((ScratchHead *)p)[-1].mark = mark;
+    return p;
+}
+
 static float *scratch_take(size_t count)
 {
-    for (int i = 0; i < SCRATCH_SLOTS; i++) {
-        float *p = SCRATCH_SWAP(&scratch_slots[i], NULL);
-        if (p && ((ScratchHead *)p)[-1].count >= count)
-            return p;
-        if (p)
-            free(((ScratchHead *)p)[-1].whole);
-    }
-    if (count > (SIZE_MAX - 128) / sizeof(float))
-        return NULL;
-    char *whole = malloc(count * sizeof(float) + 128);
-    if (!whole)
-        return NULL;
-    uintptr_t start = ((uintptr_t)whole + sizeof(ScratchHead) + 63) & ~(uintptr_t)63;
-    ((ScratchHead *)start)[-1] = (ScratchHead){count, whole};
-    return (float *)start;
+    int kept;
+    return scratch_take_marked(count, 0, &kept);
 }
 
 static void scratch_give(float *p)
 {
-    int slots = ((ScratchHead *)p)[-1].count > SCRATCH_LARGE ? 0 : SCRATCH_SLOTS;
-    for (int i = 0; i < slots; i++) {
-        p = SCRATCH_SWAP(&scratch_slots[i], p);
-        if (!p)
-            return;
-    }
-    free(((ScratchHead *)p)[-1].whole);
+    if (((ScratchHead *)p)[-1].count <= SCRATCH_LARGE)
+        p = SCRATCH_SWAP(scratch_place(), p);
+    scratch_free(p);
 }
 
 /* The next n floats of a buffer, aligned; with no buffer yet it only counts. */
