@@ -61,7 +61,7 @@ static size_t forward_layout(Forward *f, float *base, const Attention *a)
 /* One row of a score block: running maximum and sum, s becomes the (unnormalised) probabilities. */
 INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index Ep)
 {
-    float top = *m, sum = 0;
+    float top = *m;
 #pragma omp simd reduction(max : top)
     for (Index j = 0; j < n; j++)
         top = s[j] > top ? s[j] : top;
@@ -74,12 +74,10 @@ INLINE void softmax_row(float *s, Index n, float *m, float *l, float *o, Index E
         *l *= shrink;
         *m = top;
     }
-#pragma omp simd reduction(+ : sum)
-    for (Index j = 0; j < n; j++) {
+#pragma omp simd
+    for (Index j = 0; j < n; j++)
         s[j] = exp2_down(s[j] - base);
-        sum += s[j];
-    }
-    *l += sum;
+    *l += sum(s, n);
 }
 
 /* out = o / l and lse = log(l) + m; a row that has seen nothing has l = 0 */
@@ -108,7 +106,8 @@ static void forward_task(const Attention *a, Forward *f, Index task)
     Index S = a->causal ? MIN(a->S, t0 + rows) : a->S;
     const float scale = a->scale * LOG2E;
     const int few = has_few_queries(a);
-    const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D, &ldq);
+    const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D,
+                               next_head(&a->q, a, b, h, a->H), &ldq);
     memset(f->o, 0, (size_t)(rows * Ep) * sizeof(float));
     for (Index i = 0; i < rows; i++)
         f->m[i] = -INFINITY, f->l[i] = 0;
@@ -116,11 +115,12 @@ static void forward_task(const Attention *a, Forward *f, Index task)
         Index nk = MIN(KEYS, S - s0);
         const float *k = row(&a->k, b, hk, s0), *v = row(&a->v, b, hk, s0);
         if (!few)
-            pack_transposed(f->kt, k, a->k.t, nk, a->D, scale);
+            pack_transposed(f->kt, k, a->k.t, nk, a->D, scale,
+                            next_head(&a->k, a, b, hk, a->Hk));
         if (few && a->Dv % NR == 0)
             ldv = a->v.t;
         else
-            v = pack_rows(f->v, v, a->v.t, nk, a->Dv, &ldv);
+            v = pack_rows(f->v, v, a->v.t, nk, a->Dv, next_head(&a->v, a, b, hk, a->Hk), &ldv);
         for (Index i0 = a->causal ? MAX(0, (s0 - t0) / QUERIES * QUERIES) : 0; i0 < rows;
              i0 += QUERIES) {
             Index nq = MIN(QUERIES, rows - i0), off = a->causal ? t0 + i0 - s0 : FULL;
@@ -209,21 +209,21 @@ static void prepare_head(const Attention *a, Backward *w, Index part, Index b, I
 {
     float *delta = w->delta + slot * a->T, *lse2 = w->lse2 + slot * a->T;
     float *rest = w->rest + slot * a->T;
+    Index next_g = next_head(&a->g, a, b, h, a->H), next_out = next_head(&a->out, a, b, h, a->H);
     for (Index t = 0; t < a->T; t++) {
         const float *g = row(&a->g, b, h, t), *out = row(&a->out, b, h, t);
         double lse = a->lse[(b * a->H + h) * a->T + t] / LN2;
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (Index d = 0; d < a->Dv; d++)
-            sum += g[d] * out[d];
-        delta[t] = sum * a->scale;
+        prefetch_row(g + next_g, a->Dv);
+        prefetch_row(out + next_out, a->Dv);
+        delta[t] = dot(g, out, a->Dv) * a->scale;
         lse2[t] = lse == -INFINITY ? INFINITY : (float)lse;
         rest[t] = lse == -INFINITY ? 0.0f : (float)(lse - lse2[t]);
     }
     if (!in_place(a->q.t, a->D))
-        copy_rows(w->q + slot * a->T * padded(a->D), row(&a->q, b, h, 0), a->q.t, a->T, a->D);
+        copy_rows(w->q + slot * a->T * padded(a->D), row(&a->q, b, h, 0), a->q.t, a->T, a->D,
+                  next_head(&a->q, a, b, h, a->H));
     if (!in_place(a->g.t, a->Dv))
-        copy_rows(w->g + slot * a->T * padded(a->Dv), row(&a->g, b, h, 0), a->g.t, a->T, a->Dv);
+        copy_rows(w->g + slot * a->T * padded(a->Dv), row(&a->g, b, h, 0), a->g.t, a->T, a->Dv, 0);
     for (Index t = 0, ld; a->dq.data && t < a->T; t++)
         memset(dq_rows(a, part, b, h, t, &ld), 0, (size_t)a->D * sizeof(float));
 }
@@ -306,9 +306,11 @@ static void backward_task(const Attention *a, Backward *w, Index task)
     for (Index s0 = part * KEYS; s0 < a->S; s0 += a->parts * KEYS) {
         Index nk = MIN(KEYS, a->S - s0), t_first = a->causal ? s0 / QUERIES * QUERIES : 0;
         const float *k_rows = row(&a->k, b, hk, s0);
-        pack_transposed(w->kt, k_rows, a->k.t, nk, a->D, a->scale * LOG2E);
-        pack_transposed(w->vt, row(&a->v, b, hk, s0), a->v.t, nk, a->Dv, a->scale);
-        const float *k = pack_rows(w->k, k_rows, a->k.t, nk, a->D, &ldk);
+        pack_transposed(w->kt, k_rows, a->k.t, nk, a->D, a->scale * LOG2E,
+                        next_head(&a->k, a, b, hk, a->Hk));
+        pack_transposed(w->vt, row(&a->v, b, hk, s0), a->v.t, nk, a->Dv, a->scale,
+                        next_head(&a->v, a, b, hk, a->Hk));
+        const float *k = pack_rows(w->k, k_rows, a->k.t, nk, a->D, 0, &ldk);
         memset(w->dk, 0, (size_t)(KEYS * Dp) * sizeof(float));
         memset(w->dv, 0, (size_t)(KEYS * Ep) * sizeof(float));
         for (Index slot = 0; slot < group; slot++)

@@ -15,6 +15,14 @@ static float *row(const AttentionRows *x, Index b, Index h, Index t)
     return x->data + b * x->b + h * x->h + t * x->t;
 }
 
+/* How far head (b, h) is from the head after it; 0 when there is none or it is not wanted */
+static Index next_head(const AttentionRows *x, const Attention *a, Index b, Index h, Index heads)
+{
+    if (h + 1 < heads)
+        return x->h;
+    return b + 1 < a->B ? x->b - h * x->h : 0;
+}
+
 /* 2^x for x <= 0, and 0 below 2^-126, to 2 ulp; NaN stays NaN. Half the work of s_exp2, which must
  * also serve large and subnormal results. */
 INLINE float exp2_down(float x)

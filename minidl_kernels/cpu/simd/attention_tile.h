@@ -47,18 +47,45 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
     }
 }
 
+/* x[0] + ... + x[n - 1]; n is a multiple of LANES */
+INLINE float sum(const float *x, Index n)
+{
+    Vec s = {0};
+    for (Index i = 0; i < n; i += LANES)
+        s += *(const Vec *)(x + i);
+    return lane_sum(s);
+}
+
+INLINE float dot(const float *x, const float *y, Index n)
+{
+    Vec s = {0};
+    Index whole = n / LANES * LANES;
+    for (Index i = 0; i < whole; i += LANES)
+        s += *(const Vec *)(x + i) * *(const Vec *)(y + i);
+    float total = lane_sum(s);
+    for (Index i = whole; i < n; i++)
+        total += x[i] * y[i];
+    return total;
+}
+
+/* Ask for a row that is read soon */
+INLINE void prefetch_row(const float *x, Index n)
+{
+    for (Index i = 0; i < n; i += 16)
+        __builtin_prefetch(x + i);
+}
+
 /* Not memcpy: a call costs more than the few vectors of a row. */
 INLINE void copy_lanes(float *y, const float *x) { *(Vec *)y = *(const Vec *)x; }
 
-/* y[d, j] = x[j, d] * scale for a 4 by 4 block; y has row stride NR */
-INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
+/* y[d, j] = x[j, d] * scale for LANES rows and 4 columns of x; y has row stride NR */
+INLINE void transpose_lines(const float *x, Index ldx, float scale, float *y)
 {
-    Vec4 r[4] = {*(const Vec4 *)x, *(const Vec4 *)(x + ldx), *(const Vec4 *)(x + 2 * ldx),
-                 *(const Vec4 *)(x + 3 * ldx)};
-    transpose(r);
+    Vec r[4];
+    columns4(r, x, ldx);
 #pragma GCC unroll 4
     for (int d = 0; d < 4; d++)
-        *(Vec4 *)(y + d * NR) = r[d] * scale;
+        *(Vec *)(y + d * NR) = r[d] * scale;
 }
 
 /* The four sums over the lanes of a, b, c and d */
@@ -127,12 +154,30 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
             c[r * ldc + j] = acc[r][j];
 }
 
+INLINE float sum(const float *x, Index n)
+{
+    float s = 0;
+    for (Index i = 0; i < n; i++)
+        s += x[i];
+    return s;
+}
+
+INLINE float dot(const float *x, const float *y, Index n)
+{
+    float s = 0;
+    for (Index i = 0; i < n; i++)
+        s += x[i] * y[i];
+    return s;
+}
+
+INLINE void prefetch_row(const float *x, Index n) { (void)x, (void)n; }
+
 INLINE void copy_lanes(float *y, const float *x) { memcpy(y, x, LANES * sizeof(float)); }
 
-INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
+INLINE void transpose_lines(const float *x, Index ldx, float scale, float *y)
 {
     for (int d = 0; d < 4; d++)
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < LANES; j++)
             y[d * NR + j] = x[j * ldx + d] * scale;
 }
 
@@ -257,16 +302,22 @@ static void add_product_t(float *c, Index ldc, const float *a, Index lda, const 
         }
 }
 
+/* Rows of a head lie apart in the packed projection, and short ones end before the CPU has seen a
+ * stream in them: while they are read here, those of the next task, `ahead` of them, are asked for. */
+
 /* y: panels of NR rows of x, transposed: y[j / NR, d, j % NR] = x[j, d] * scale, zeros past n */
-static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale)
+static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale,
+                            Index ahead)
 {
     for (Index j = 0; j < n; j += NR, y += D * NR) {
-        Index rows = MIN(NR, n - j), whole = rows / 4 * 4, deep = D / 4 * 4;
+        Index rows = MIN(NR, n - j), whole = rows / LANES * LANES, deep = D / 4 * 4;
         if (rows < NR)
             memset(y, 0, (size_t)(D * NR) * sizeof(float));
-        for (Index r = 0; r < whole; r += 4)
+        for (Index r = 0; r < rows; r++)
+            prefetch_row(x + (j + r) * ldx + ahead, D);
+        for (Index r = 0; r < whole; r += LANES)
             for (Index d = 0; d < deep; d += 4)
-                transpose4(x + (j + r) * ldx + d, ldx, scale, y + d * NR + r);
+                transpose_lines(x + (j + r) * ldx + d, ldx, scale, y + d * NR + r);
         for (Index r = 0; r < rows; r++)
             for (Index d = r < whole ? deep : 0; d < D; d++)
                 y[d * NR + r] = x[(j + r) * ldx + d] * scale;
@@ -278,10 +329,11 @@ static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index 
 INLINE int in_place(Index ldx, Index D) { return ldx == D && D % NR == 0; }
 
 /* y [n, padded(D)] = x [n, D], zeros past D */
-static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D)
+static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D, Index ahead)
 {
     Index ld = padded(D), whole = D / LANES * LANES;
     for (Index j = 0; j < n; j++, x += ldx, y += ld) {
+        prefetch_row(x + ahead, D);
         for (Index d = 0; d < whole; d += LANES)
             copy_lanes(y + d, x + d);
         for (Index d = whole; d < ld; d++)
@@ -290,12 +342,13 @@ static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D)
 }
 
 /* Rows of x that the products can read: x itself, or its copy in y */
-static const float *pack_rows(float *y, const float *x, Index ldx, Index n, Index D, Index *ld)
+static const float *pack_rows(float *y, const float *x, Index ldx, Index n, Index D, Index ahead,
+                              Index *ld)
 {
     *ld = padded(D);
     if (in_place(ldx, D))
         return x;
-    copy_rows(y, x, ldx, n, D);
+    copy_rows(y, x, ldx, n, D, ahead);
     return y;
 }
 
