@@ -2,8 +2,8 @@
  *
  * A backend expands these lists. In a formula of S_UNARY, x is the input, y the result and g the
  * incoming gradient; the last word says which of x and y the gradient needs. In a formula of
- * S_BINARY, a and b are the operands. An entry of a _GUARDED list has in addition a guard and exact
- * formulas for the rare arguments that fail it: use guard ? formula : exact.
+ * S_BINARY, a and b are the operands. A _GUARDED list of unary ones has formulas for |x| <= limit, and
+ * exact ones for the rare larger x, infinities and NaN; S_BINARY_GUARDED has a guard for that.
  */
 #ifndef MINIDL_SCALAR_H
 #define MINIDL_SCALAR_H
@@ -25,13 +25,11 @@
     X(cube, x * x * x, g * (3.0f * (x * x)), x) \
     X(reciprocal, 1.0f / x, -g * (y * y), y) \
     X(tanh, s_tanh(x), g * (1.0f - y * y), y) \
-    X(sigmoid, s_sigmoid(x), g * ((1.0f - y) * y), y) \
     X(logsigmoid, s_logsigmoid(x), g * s_sigmoid(-x), x) \
     X(softplus, s_softplus(x), g * s_sigmoid(x), x) \
     X(silu, s_silu(x), g * s_silu_grad(x), x) \
     X(relu, x < 0.0f ? 0.0f : x, y <= 0.0f ? 0.0f : g, y) \
     X(erf, s_erf(x), g * (1.1283791670955126f * s_exp_neg(-x * x)), x) \
-    X(gelu, s_gelu(x), g * s_gelu_grad(x), x) \
     X(gelu_tanh, s_gelu_tanh(x), g * s_gelu_tanh_grad(x), x) \
     X(neg, -x, -g, x) \
     X(abs, S_ABS(x), x > 0.0f ? g : (x < 0.0f ? -g : g * 0.0f), x) \
@@ -41,12 +39,16 @@
     X(round, S_RINT(x), 0.0f, x) \
     X(trunc, S_TRUNC(x), 0.0f, x)
 
-/* X(name, forward, gradient, what the gradient needs, guard, exact forward, exact gradient) */
+/* X(name, forward, gradient, what the gradient needs, limit, exact forward) */
+#define S_UNARY_GUARDED_FORWARD(X) \
+    X(sigmoid, s_sigmoid_near(x), g * ((1.0f - y) * y), y, 87.0f, s_sigmoid(x))
+
+/* X(name, forward, gradient, what the gradient needs: x, limit, exact forward, exact gradient) */
 #define S_UNARY_GUARDED(X) \
-    X(sin, s_sin(x), g * s_cos(x), x, S_ABS(x) <= S_TRIG_LIMIT, \
-      s_sin_exact(x), g * s_cos_exact(x)) \
-    X(cos, s_cos(x), -g * s_sin(x), x, S_ABS(x) <= S_TRIG_LIMIT, \
-      s_cos_exact(x), -g * s_sin_exact(x))
+    X(gelu, s_gelu_near(x), g * s_gelu_near_grad(x), x, 12.0f, \
+      s_gelu(x), g * s_gelu_grad(x)) \
+    X(sin, s_sin(x), g * s_cos(x), x, S_TRIG_LIMIT, s_sin_exact(x), g * s_cos_exact(x)) \
+    X(cos, s_cos(x), -g * s_sin(x), x, S_TRIG_LIMIT, s_cos_exact(x), -g * s_sin_exact(x))
 
 /* X(name, forward, gradient of a, gradient of b) */
 #define S_BINARY(X) \

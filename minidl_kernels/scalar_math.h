@@ -103,6 +103,18 @@ S_FN float s_exp2_raw(float x) { /* 2^x for |x| <= 125, anything beyond: the cal
     return p * s + s;
 }
 
+S_FN float s_exp2_short(float f) { /* 2^f, |f| <= 1/2, to 8e-8 */
+    float q = 0.0013276472222059965f * f + 0.009675540961325169f;
+    q = q * f + 0.05550713464617729f;
+    q = q * f + 0.2402212023735046f;
+    q = q * f + 0.6931469440460205f;
+    return q * f + 1.0000001192092896f;
+}
+
+S_FN float s_times_pow2(float x, int32_t n) { /* x 2^n where both are normal, or x and n are 0 */
+    return s_float((int32_t)((uint32_t)s_bits(x) + ((uint32_t)n << 23)));
+}
+
 S_FN float s_expm1(float x) {
     int32_t n;
     float p = s_exp_split(x, &n);
@@ -183,6 +195,12 @@ S_FN float s_sigmoid(float x) {
     return (x < 0.0f ? z : 1.0f) / (1.0f + z);
 }
 
+S_FN float s_sigmoid_near(float x) { /* for |x| <= 87, where nothing overflows */
+    float t = x * -1.44269504088896341f + S_MAGIC, k = t - S_MAGIC;
+    float e = 1.0f + s_expm1_poly((-x - k * S_LN2_HI) + k * S_LN2_LO);
+    return 1.0f / (1.0f + s_times_pow2(e, s_bits(t)));
+}
+
 S_FN float s_ramp(float x) { return x < 0.0f ? x * 0.0f : x; } /* max(x, 0); NaN for -inf */
 
 S_FN float s_silu(float x) { /* max(x, 0) - |x| z / (1 + z): next to x, no error but the last */
@@ -242,6 +260,20 @@ S_FN float s_gelu_grad(float x) { /* cdf(x) + x pdf(x) */
     float u = S_ABS(x), e = s_exp2_raw(x * x * -0.72134752044448170f);
     float r = x * (0.3989422804014327f * e) - S_COPYSIGN(e * s_tail(u), x);
     return (0.5f + S_COPYSIGN(0.5f, x)) + (u > 13.0f ? x * 0.0f : r);
+}
+
+/* The same for |x| <= 12, where nothing underflows: no choices, and the power of two at the end */
+S_FN float s_gelu_near(float x) {
+    float u = S_ABS(x), w = x * x * -0.72134752044448170f, m = w + S_MAGIC, k = m - S_MAGIC;
+    float r = u * s_exp2_short(w - k) * s_tail(u);
+    return (x > 0.0f ? x : 0.0f) - s_times_pow2(r, s_bits(m));
+}
+
+S_FN float s_gelu_near_grad(float x) {
+    float w = x * x * -0.72134752044448170f, m = w + S_MAGIC, k = m - S_MAGIC;
+    float e = s_times_pow2(s_exp2_short(w - k), s_bits(m));
+    float r = 0.3989422804014327f * x - S_COPYSIGN(s_tail(S_ABS(x)), x);
+    return (0.5f + S_COPYSIGN(0.5f, x)) + e * r;
 }
 
 S_FN float s_gelu_tanh(float x) { /* x / (1 + e^-2u), which is x (1 + tanh u) / 2 */

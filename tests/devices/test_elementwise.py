@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 
-from minidl_kernels import reference
+from minidl_kernels import cpu, reference
 from minidl_kernels.device.source import SPELLINGS, Signature, render
 
 N = 1003
 
 
-def everything(be, listed, inputs, formula, count):
-    """y[k] = formula of entry k of a list of scalar.h, of all entries in one launch.
+UNARY = ("S_UNARY", "S_UNARY_GUARDED_FORWARD", "S_UNARY_GUARDED")
+BINARY = ("S_BINARY", "S_BINARY_GUARDED")
+
+
+def everything(be, lists, inputs, formula, count):
+    """y[k] = formula of entry k of lists of scalar.h, of all entries in one launch.
 
     Compiling each formula alone takes a CPU's OpenCL half a second.
     """
@@ -20,7 +24,7 @@ def everything(be, listed, inputs, formula, count):
     text += (f"#define EACH(name, ...) y[k++ * n + i] = {formula};\n"
              + SPELLINGS[be.device.target]("every", 256, arguments)
              + "int i = BLOCK_X * 256 + THREAD, k = 0;\n"
-             + f"if (i < n) {{ {listed}(EACH) {listed}_GUARDED(EACH) }} }}\n")
+             + f"if (i < n) {{ {' '.join(f'{one}(EACH)' for one in lists)} }} }}\n")
     function = be.device.compile(text, "every", Signature(256, arguments))
     arrays = [be.array(x) for x in inputs.values()]
     n = arrays[0].size
@@ -39,21 +43,21 @@ def close(got, expected, name):
 def test_formulas_of_one_operand(be, draw):
     x = np.concatenate([draw(N, scale=3), [0, 1, -1, 50, -50, 1e-6, -1e-6, 700, 1e5, np.inf,
                                            -np.inf, np.nan]]).astype("float32")
-    names = list(reference.UNARY)
-    got = everything(be, "S_UNARY", {"x": x}, "f_##name(x[i])", len(names))
+    names = list(cpu.UNARY)
+    got = everything(be, UNARY, {"x": x}, "f_##name(x[i])", len(names))
     for y, name in zip(got, names, strict=True):
         close(y, getattr(reference, name)(x.astype("float64")), name)
 
 
 def test_gradients_of_one_operand(be, draw):
     x, g = draw(N, scale=2), draw(N)
-    names = list(reference.UNARY)
+    names = list(cpu.UNARY)
     saved = [getattr(reference, n)(x) if reference.UNARY[n] == "y" else x for n in names]
     # the kernel reads one saved array: that of the formulas that need x, then of those with y
     for kind in "xy":
         chosen = [i for i, n in enumerate(names) if reference.UNARY[n] == kind]
         for i in chosen if kind == "y" else chosen[:1]:
-            got = everything(be, "S_UNARY", {"g": g, "s": saved[i]},
+            got = everything(be, UNARY, {"g": g, "s": saved[i]},
                              "f_##name##_grad(g[i], s[i])", len(names))
             for k in [i] if kind == "y" else chosen:
                 grad = getattr(reference, names[k] + "_grad")
@@ -64,9 +68,9 @@ def test_gradients_of_one_operand(be, draw):
 def test_formulas_of_two_operands(be, draw, side):
     a, b, g = draw(N, scale=3), draw(N, scale=2), draw(N)
     a[:5], b[:5] = [0, 1, 2.5, -3, 4], [2, 0.5, 2.5, -3, 0.25]
-    names = list(reference.BINARY)
+    names = list(cpu.BINARY)
     call = f"f_##name{'##' + side if side else ''}({'g[i], ' if side else ''}a[i], b[i])"
-    got = everything(be, "S_BINARY", {"g": g, "a": a, "b": b}, call, len(names))
+    got = everything(be, BINARY, {"g": g, "a": a, "b": b}, call, len(names))
     wide = [v.astype("float64") for v in (g, a, b)]
     for y, name in zip(got, names, strict=True):
         kernel = getattr(reference, name)

@@ -29,36 +29,48 @@ enum { BLOCK = 512 }; /* elements between two looks at the guards: they stay in 
     UNARY_LOOP(name##_forward, forward) \
     UNARY_GRAD_LOOP(name##_grad, gradient)
 
-/* The fast formula over a block, then the exact one for what the guard refuses. */
-#define UNARY_GUARDED(name, forward, gradient, saves, guard, exact, exact_gradient) \
-    UNARY_LOOP(name##_fast, forward) \
-    UNARY_GRAD_LOOP(name##_grad_fast, gradient) \
-    static int name##_refused(const float *in, idx n) { \
-        int32_t refused = 0; \
-        LOOP { const float x = in[i]; refused |= !(guard); } \
-        return refused; \
+/* The fast formula over a block, then the exact one for what lies beyond the limit. The block's
+ * largest magnitude tells: without their sign, the bits of floats are ordered as the floats are,
+ * infinity and NaN last. */
+#define SEE(x) { const int32_t bits = s_bits(x) & 0x7FFFFFFF; top = bits > top ? bits : top; }
+#define GUARDED_FORWARD(name, forward, limit, exact) \
+    static int name##_fast(float *RESTRICT out, const float *RESTRICT in, idx n) { \
+        int32_t top = 0; \
+        LOOP { const float x = in[i]; SEE(x) out[i] = forward; } \
+        return top > s_bits(limit); \
     } \
     static void name##_forward(float *out, const float *in, idx total) { \
         for (idx at = 0; at < total; at += BLOCK, in += BLOCK, out += BLOCK) { \
             const idx n = total - at < BLOCK ? total - at : BLOCK; \
-            name##_fast(out, in, n); \
-            if (name##_refused(in, n)) \
-                LOOP { const float x = in[i]; if (!(guard)) out[i] = exact; } \
+            if (name##_fast(out, in, n)) \
+                LOOP { const float x = in[i]; if (!(S_ABS(x) <= limit)) out[i] = exact; } \
         } \
+    }
+#define UNARY_GUARDED_FORWARD(name, forward, gradient, saves, limit, exact) \
+    GUARDED_FORWARD(name, forward, limit, exact) \
+    UNARY_GRAD_LOOP(name##_grad, gradient)
+#define UNARY_GUARDED(name, forward, gradient, saves, limit, exact, exact_gradient) \
+    GUARDED_FORWARD(name, forward, limit, exact) \
+    UNARY_GRAD_LOOP(name##_grad_fast, gradient) \
+    static int name##_beyond(const float *in, idx n) { \
+        int32_t top = 0; \
+        LOOP SEE(in[i]) \
+        return top > s_bits(limit); \
     } \
     static void name##_grad(float *out, const float *grad, const float *saved, idx total) { \
         for (idx at = 0; at < total; at += BLOCK, grad += BLOCK, saved += BLOCK, out += BLOCK) { \
             const idx n = total - at < BLOCK ? total - at : BLOCK; \
             name##_grad_fast(out, grad, saved, n); \
-            if (name##_refused(saved, n)) \
+            if (name##_beyond(saved, n)) \
                 LOOP { \
                     const float g = grad[i], x = saved[i]; \
-                    if (!(guard)) out[i] = exact_gradient; \
+                    if (!(S_ABS(x) <= limit)) out[i] = exact_gradient; \
                 } \
         } \
     }
 
 S_UNARY(UNARY)
+S_UNARY_GUARDED_FORWARD(UNARY_GUARDED_FORWARD)
 S_UNARY_GUARDED(UNARY_GUARDED)
 
 /* ---- binary: y = f(a, b) with operands that advance or stay ---- */
@@ -216,7 +228,8 @@ static void sum_cols(float *RESTRICT out, const float *RESTRICT x, idx rows, idx
 #define BINARY_GUARDED_ENTRY(name, forward, da, db, ...) BINARY_ENTRY(name, forward, da, db)
 
 static const EwUnary unary[] = {
-    S_UNARY(UNARY_ENTRY) S_UNARY_GUARDED(UNARY_GUARDED_ENTRY) {NULL, NULL, NULL, NULL}};
+    S_UNARY(UNARY_ENTRY) S_UNARY_GUARDED_FORWARD(UNARY_GUARDED_ENTRY)
+    S_UNARY_GUARDED(UNARY_GUARDED_ENTRY) {NULL, NULL, NULL, NULL}};
 static const EwBinary binary[] = {
     S_BINARY(BINARY_ENTRY) S_BINARY_GUARDED(BINARY_GUARDED_ENTRY)
     {NULL, NULL, NULL, NULL, NULL, NULL}};
