@@ -23,6 +23,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import minidl_kernels  # noqa: E402
 from minidl_kernels.cpu import threads, use_blas  # noqa: E402
 
+if threads.instruction_set() == "avx512":
+    # PyTorch's AVX-512 makes NaN of infinities that its AVX2 and the formulas keep.
+    os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+
 
 def pytest_addoption(parser):
     parser.addoption("--device", choices=("cuda", "metal", "opencl"),
