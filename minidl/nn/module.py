@@ -116,7 +116,16 @@ class Module(Attributes):
 
     def modules(self) -> Iterator[Module]:
         """This module and every one below it, each once."""
-        return (module for _, module in self.named_modules())
+        seen: set[int] = set()
+        below: list[Module] = [self]
+        while below:
+            module = below.pop()
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield module
+                own = module.__dict__
+                children = [own[name] for name in reversed(own["_module_names"])]
+                below += [child for child in children if child is not None]
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly below this one, with their names, each once."""
@@ -155,7 +164,14 @@ class Module(Attributes):
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters, a tied one once: what an optimizer takes."""
-        return (param for _, param in self.named_parameters(recurse=recurse))
+        seen: set[int] = set()
+        for module in self.modules() if recurse else (self,):
+            own = module.__dict__
+            for name in own["_parameter_names"]:  # not the table of them: this runs every step
+                param = own[name]
+                if param is not None and id(param) not in seen:
+                    seen.add(id(param))
+                    yield param
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True

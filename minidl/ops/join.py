@@ -1,6 +1,7 @@
 """Joining, cutting up and rearranging tensors along a dim."""
 
 import itertools
+import math
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def common_base(gs, lengths, d, shape):
     if type(base) is not np.ndarray or not base.flags.c_contiguous:
         return None
     strides = gs[0].strides
-    whole = base.reshape(shape) if base.size == np.prod(shape) else None
+    whole = base.reshape(shape) if base.size == math.prod(shape) else None
     if whole is None or whole.strides != strides or whole.dtype != gs[0].dtype:
         return None
     address = base.__array_interface__["data"][0]
