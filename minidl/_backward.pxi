@@ -30,10 +30,17 @@ cdef int deliver(Node node, object g) except -1:
 
 
 cdef bint stealable(cnp.ndarray g):
-    """Nobody else sees this array's memory: refs are the vjp's tuple and the caller's variable."""
+    """Nobody else sees this array's memory: refs are the vjp's tuple and the caller's variable.
+
+    A reshaped result shows an array that nobody else has.
+    """
     cdef PyObject *base = g.base
-    return (Py_REFCNT(g) <= 2 and cnp.PyArray_ISCARRAY(g) and base != NULL
-            and isinstance(<object>base, Block) and Py_REFCNT(<object>base) == 1)
+    if Py_REFCNT(g) > 2 or not cnp.PyArray_ISCARRAY(g) or base == NULL:
+        return False
+    if cnp.PyArray_Check(<object>base) and Py_REFCNT(<object>base) == 1 \
+            and cnp.PyArray_SIZE(<cnp.ndarray>base) == cnp.PyArray_SIZE(g):
+        base = (<cnp.ndarray>base).base
+    return base != NULL and isinstance(<object>base, Block) and Py_REFCNT(<object>base) == 1
 
 
 cdef bint stealable_on_device(object g):

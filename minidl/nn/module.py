@@ -116,16 +116,17 @@ class Module(Attributes):
 
     def modules(self) -> Iterator[Module]:
         """This module and every one below it, each once."""
-        seen: set[int] = set()
+        found: dict[int, Module] = {}
         below: list[Module] = [self]
         while below:
             module = below.pop()
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield module
+            if id(module) not in found:
+                found[id(module)] = module
                 own = module.__dict__
-                children = [own[name] for name in reversed(own["_module_names"])]
-                below += [child for child in children if child is not None]
+                for name in reversed(own["_module_names"]):
+                    if own[name] is not None:
+                        below.append(own[name])
+        return iter(found.values())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly below this one, with their names, each once."""
@@ -164,14 +165,14 @@ class Module(Attributes):
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters, a tied one once: what an optimizer takes."""
-        seen: set[int] = set()
+        found: dict[int, Parameter] = {}  # no table of each module's: this runs every step
         for module in self.modules() if recurse else (self,):
             own = module.__dict__
-            for name in own["_parameter_names"]:  # not the table of them: this runs every step
+            for name in own["_parameter_names"]:
                 param = own[name]
-                if param is not None and id(param) not in seen:
-                    seen.add(id(param))
-                    yield param
+                if param is not None:
+                    found.setdefault(id(param), param)
+        return iter(found.values())
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
