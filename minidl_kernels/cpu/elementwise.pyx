@@ -14,7 +14,7 @@ from cpython.mem cimport PyMem_Malloc
 from cpython.object cimport PyObject
 from libc.string cimport strcmp
 from minidl_kernels.cpu.memory cimport empty, empty_like, f32, ptr
-from minidl_kernels.cpu.threads cimport Task, run
+from minidl_kernels.cpu.threads cimport Task, even_grain, run
 
 import numpy as np
 
@@ -49,7 +49,7 @@ cdef int execute(Job *job, ew_row row, cnp.ndarray out) except -1:
     job.table = K
     job.row = row
     job.out = ptr(out)
-    return run(<Task>ew_piece, job, job.size, EW_GRAIN)
+    return run(<Task>ew_piece, job, job.size, (even_grain(job.size, EW_GRAIN) + 63) // 64 * 64)
 
 
 # ---- operands that broadcast ----

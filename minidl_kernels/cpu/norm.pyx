@@ -7,7 +7,7 @@ cimport numpy as cnp
 
 from minidl_kernels.cpu.memory cimport empty, empty_like, f32, ptr
 from minidl_kernels.cpu.rows cimport grain_of, same_shape
-from minidl_kernels.cpu.threads cimport Task, run
+from minidl_kernels.cpu.threads cimport Task, even_grain, run
 
 cnp.import_array()
 
@@ -101,7 +101,7 @@ cdef cnp.ndarray softmax_family(Task task, object a, object y, str name):
     job.a = ptr(source)
     job.C = C
     if C > 0:
-        run(task, &job, N, grain_of(C))
+        run(task, &job, N, even_grain(N, grain_of(C)))
     return out
 
 
@@ -145,7 +145,7 @@ def layer_norm(x, weight, bias, double eps):
     job.y, job.mean, job.rstd = ptr(y), ptr(mean), ptr(rstd)
     job.x, job.weight, job.bias = ptr(a), ptr(w), ptr(b)
     job.N, job.C, job.eps = N, C, eps
-    run(K.layer_norm, &job, N, grain_of(C))
+    run(K.layer_norm, &job, N, even_grain(N, grain_of(C)))
     return y, mean, rstd
 
 
@@ -163,7 +163,7 @@ def rms_norm(x, weight, double eps):
     job.y, job.mean, job.rstd = ptr(y), NULL, ptr(rstd)
     job.x, job.weight, job.bias = ptr(a), ptr(w), NULL
     job.N, job.C, job.eps = N, C, eps
-    run(K.rms_norm, &job, N, grain_of(C))
+    run(K.rms_norm, &job, N, even_grain(N, grain_of(C)))
     return y, rstd
 
 
@@ -177,7 +177,7 @@ cdef tuple norm_grad(Task task, g, x, weight, mean, rstd, bint need_x, bint need
     cdef cnp.ndarray m = None, r = vector(rstd, N, 0, name, "rstd")
     cdef cnp.ndarray dx = None, dw = None, db = None
     cdef cnp.npy_intp dims[2]
-    job.chunk = max(grain_of(C), (N + 63) // 64)
+    job.chunk = even_grain(N, max(grain_of(C), (N + 63) // 64))
     chunks = (N + job.chunk - 1) // job.chunk
     dims[0], dims[1] = chunks, C
     job.dx = job.dweight = job.dbias = NULL
