@@ -32,7 +32,7 @@ static double exp_row(float *restrict y, const float *restrict x, ptrdiff_t n, f
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) (y[i] = row_exp(x[i] - shift))
-        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE_TO(float, part, m, m, -0.0f, TERM, ROW_PLUS, ROW_FOLD_PLUS);
 #undef TERM
         total += part;
     }
@@ -46,7 +46,7 @@ static void softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     for (ptrdiff_t r = begin; r < end; r++) {
         const float *x = job->a + r * C;
         float *restrict y = job->out + r * C;
-        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C)));
+        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C, C)));
         for (ptrdiff_t i = 0; i < C; i++) y[i] *= scale;
     }
 }
@@ -72,8 +72,8 @@ static void log_softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     for (ptrdiff_t r = begin; r < end; r++) {
         const float *restrict x = job->a + r * C;
         float *restrict y = job->out + r * C;
-        const float top = row_max(x, C);
-        const float log_sum = (float)log(row_exp_sum(x, C, top));
+        const float top = row_max(x, C, C);
+        const float log_sum = (float)log(row_exp_sum(x, C, top, C));
         for (ptrdiff_t i = 0; i < C; i++) y[i] = (x[i] - top) - log_sum;
     }
 }

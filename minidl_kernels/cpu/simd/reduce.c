@@ -62,7 +62,7 @@
             if (stride == 1) {                                                                     \
                 const float s = shift[0];                                                          \
                 (void)s;                                                                           \
-                ROW_REDUCE(ACC, acc[0], m, NONE, name##_term, ADD);                                \
+                ROW_REDUCE(ACC, acc[0], m, m, NONE, name##_term, ADD);                             \
             } else {                                                                               \
                 for (ptrdiff_t i = 0; i < cols; i++) acc[i] = (NONE);                              \
                 if (times > 1)                                                                     \

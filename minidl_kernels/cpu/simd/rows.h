@@ -48,6 +48,12 @@ static inline int row_streamed(const float *y, ptrdiff_t N, ptrdiff_t C)
     return (size_t)(N * C) >= ROW_STREAMED && C % 4 == 0 && (uintptr_t)y % 16 == 0;
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define ROW_NOT_UNROLLED _Pragma("GCC unroll 1")
+#else
+#define ROW_NOT_UNROLLED
+#endif
+
 /* A kernel as the thread pool calls it: items [begin, end) of the work that `job` describes. */
 typedef void (*RowTask)(void *job, ptrdiff_t begin, ptrdiff_t end);
 
@@ -75,8 +81,20 @@ S_FN float row_exp(float x)
     } while (0)
 
 /* result = TERM(0) ADD TERM(1) ADD ... for 0 <= i < n, starting from `none`, lane by lane.
-   A sum starts from -0.0f: adding it changes nothing, and it is no memset, which starts slowly. */
-#define ROW_REDUCE(type, result, n, none, TERM, ADD)                                               \
+   A sum starts from -0.0f: adding it changes nothing, and it is no memset, which starts slowly.
+   Up to `room` >= n the terms may be computed, though not used: the last lanes then need no loop
+   of their own, which rows of 65 classes would spend half of their time in. */
+#define ROW_LAST(type, lanes, n, TERM, ADD)                                                        \
+    {                                                                                              \
+        ROW_NOT_UNROLLED                                                                           \
+        for (int l_ = 0; l_ < (lanes); l_++) {                                                     \
+            const type term_ = TERM(i_ + l_);                                                      \
+            lane_[l_] = l_ < (n) - i_ ? ADD(lane_[l_], term_) : lane_[l_];                         \
+        }                                                                                          \
+    }
+#define ROW_REDUCE(type, result, n, room, none, TERM, ADD)                                         \
+    ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, ROW_FOLD)
+#define ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, FOLD)                                               \
     do {                                                                                           \
         ptrdiff_t i_ = 0;                                                                          \
         if ((n) >= ROW_LANES) {                                                                    \
@@ -87,8 +105,12 @@ S_FN float row_exp(float x)
                     lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));                                     \
                 i_ += ROW_LANES;                                                                   \
             } while (i_ + ROW_LANES <= (n));                                                       \
-            for (int l_ = 0; l_ < (n) - i_; l_++) lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));       \
-            ROW_FOLD(type, result, lane_, ADD);                                                    \
+            if (i_ < (n) && i_ + ROW_LANES <= (room)) {                                            \
+                if ((n) - i_ <= ROW_LANES / 2) ROW_LAST(type, ROW_LANES / 2, n, TERM, ADD)         \
+                else ROW_LAST(type, ROW_LANES, n, TERM, ADD)                                       \
+            } else                                                                                 \
+                for (int l_ = 0; l_ < (n) - i_; l_++) lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));   \
+            FOLD(type, result, lane_, ADD);                                                        \
         } else {                                                                                   \
             (result) = (none);                                                                     \
             for (; i_ < (n); i_++) (result) = ADD(result, TERM(i_));                               \
@@ -98,12 +120,44 @@ S_FN float row_exp(float x)
 #define ROW_PLUS(a, b) ((a) + (b))
 #define ROW_LARGER(a, b) ((b) > (a) ? (b) : (a))
 
-/* The largest element, -inf of none; NaN may be passed over (it returns with the exp or sum). */
-static inline float row_max(const float *x, ptrdiff_t n)
+/* The same tree for floats, in vectors: GCC makes scalars of loops this short. */
+#if defined(__GNUC__)
+typedef float Row8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float Row4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t RowMask8 __attribute__((vector_size(32), may_alias));
+typedef int32_t RowMask4 __attribute__((vector_size(16), may_alias));
+#define ROW_LARGER8(a, b) ROW_SELECT(Row8, RowMask8, a, b)
+#define ROW_LARGER4(a, b) ROW_SELECT(Row4, RowMask4, a, b)
+#define ROW_SELECT(Row, Mask, a, b)                                                                \
+    __extension__({                                                                                \
+        const Row a_ = (a), b_ = (b);                                                              \
+        const Mask take_ = b_ > a_;                                                                \
+        (Row)(((Mask)b_ & take_) | ((Mask)a_ & ~take_));                                           \
+    })
+#define ROW_FOLD_VECTORS(result, lane, ADD8, ADD4, ADD)                                            \
+    do {                                                                                           \
+        const Row8 *v_ = (const Row8 *)(lane), eight_ = ADD8(ADD8(v_[0], v_[1]), ADD8(v_[2], v_[3])); \
+        Row4 four_ = ADD4(__builtin_shufflevector(eight_, eight_, 0, 1, 2, 3),                     \
+                          __builtin_shufflevector(eight_, eight_, 4, 5, 6, 7));                    \
+        four_ = ADD4(four_, __builtin_shufflevector(four_, four_, 2, 3, 0, 1));                    \
+        (result) = ADD(four_[0], four_[1]);                                                        \
+    } while (0)
+#define ROW_FOLD_PLUS(type, result, lane, ADD)                                                     \
+    ROW_FOLD_VECTORS(result, lane, ROW_PLUS, ROW_PLUS, ADD)
+#define ROW_FOLD_LARGER(type, result, lane, ADD)                                                   \
+    ROW_FOLD_VECTORS(result, lane, ROW_LARGER8, ROW_LARGER4, ADD)
+#else
+#define ROW_FOLD_PLUS ROW_FOLD
+#define ROW_FOLD_LARGER ROW_FOLD
+#endif
+
+/* The largest element, -inf of none; NaN may be passed over (it returns with the exp or sum). Here
+   and below, `room` floats may be read. */
+static inline float row_max(const float *x, ptrdiff_t n, ptrdiff_t room)
 {
     float top;
 #define TERM(i) x[i]
-    ROW_REDUCE(float, top, n, -INFINITY, TERM, ROW_LARGER);
+    ROW_REDUCE_TO(float, top, n, room, -INFINITY, TERM, ROW_LARGER, ROW_FOLD_LARGER);
 #undef TERM
     return top;
 }
@@ -116,7 +170,7 @@ static inline double row_sum(const float *x, ptrdiff_t n)
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) x[i]
-        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE_TO(float, part, m, m, -0.0f, TERM, ROW_PLUS, ROW_FOLD_PLUS);
 #undef TERM
         total += part;
     }
@@ -131,7 +185,7 @@ static inline double row_dot(const float *a, const float *b, ptrdiff_t n)
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) a[i] * b[i]
-        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE_TO(float, part, m, m, -0.0f, TERM, ROW_PLUS, ROW_FOLD_PLUS);
 #undef TERM
         total += part;
     }
@@ -139,14 +193,14 @@ static inline double row_dot(const float *a, const float *b, ptrdiff_t n)
 }
 
 /* sum of exp(x - shift), where no x is above shift */
-static inline double row_exp_sum(const float *x, ptrdiff_t n, float shift)
+static inline double row_exp_sum(const float *x, ptrdiff_t n, float shift, ptrdiff_t room)
 {
     double total = 0;
-    for (; n > 0; x += ROW_BLOCK, n -= ROW_BLOCK) {
+    for (; n > 0; x += ROW_BLOCK, n -= ROW_BLOCK, room -= ROW_BLOCK) {
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) row_exp(x[i] - shift)
-        ROW_REDUCE(float, part, m, -0.0f, TERM, ROW_PLUS);
+        ROW_REDUCE_TO(float, part, m, room, -0.0f, TERM, ROW_PLUS, ROW_FOLD_PLUS);
 #undef TERM
         total += part;
     }
