@@ -38,7 +38,8 @@ typedef int Atomic;
 typedef void (*Task)(void *ctx, Py_ssize_t begin, Py_ssize_t end);
 
 enum { MOST = 255, FEW = 6 };   /* threads beside the caller; light pieces that wake nobody */
-static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, ALONE = 5e-3, LONG_ALONE = 0.1;
+static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, SHORT = 200e-6,
+                    ALONE = 5e-3, LONG_ALONE = 0.1;
 
 /* The piece of a share to take next. */
 typedef struct {
@@ -222,15 +223,21 @@ static int pool_take(int helpers, int wake, double now)
     return ready ? helpers : 0;
 }
 
+/* All pieces on the caller, more of them at a time as long as they are short: a loop that starts anew
+   every few microseconds is slower. */
 static int pool_alone(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, double polled)
 {
-    Py_ssize_t begin;
-    double now;
-    for (begin = 0; begin < n; begin += grain) {
-        task(ctx, begin, n - begin < grain ? n : begin + grain);
-        if ((now = pool_clock()) - polled < POLL) continue;
+    Py_ssize_t begin = 0, end, span = grain;
+    double before = polled, now;
+    for (; begin < n; begin = end) {
+        end = n - begin < span ? n : begin + span;
+        task(ctx, begin, end);
+        now = pool_clock();
+        if (now - before < SHORT && span < n) span *= 2;
+        before = now;
+        if (now - polled < POLL) continue;
         if (pool_signals()) return 1;
-        polled = now;
+        polled = before = pool_clock();
     }
     return 0;
 }
