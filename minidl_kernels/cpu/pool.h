@@ -39,7 +39,7 @@ typedef void (*Task)(void *ctx, Py_ssize_t begin, Py_ssize_t end);
 
 enum { MOST = 255, FEW = 6 };   /* threads beside the caller; light pieces that wake nobody */
 static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, SHORT = 200e-6,
-                    ALONE = 5e-3, LONG_ALONE = 0.1;
+                    ALONE = 5e-3, LONG_ALONE = 0.4;
 
 /* The piece of a share to take next. */
 typedef struct {
