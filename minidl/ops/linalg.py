@@ -45,7 +45,7 @@ def matmul(be, input, other):
     if a.shape[-1] != b.shape[-2]:
         raise errors.ShapeError(f"matmul: shapes {input.shape} and {other.shape} do not fit: "
                                 f"{a.shape[-1]} columns against {b.shape[-2]} rows")
-    if a.ndim > 2 or b.ndim > 2:
+    if a.shape[:-2] != b.shape[:-2]:
         check_broadcast("matmul", a.shape[:-2], b.shape[:-2])
     y = be.matmul(a, b)
     out = y

@@ -9,6 +9,7 @@ from minidl import ops
 from minidl._core import Tensor
 
 from .adam import Adam
+from .fused import backend_of, mark_written
 from .optimizer import Optimizer, Params
 from .options import check_not_negative
 
@@ -24,25 +25,25 @@ ADAMW = {
 
 
 def orthogonalize(
-    matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
+    matrices: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
 ) -> Tensor:
     """Newton-Schulz: X / |X|, then ``steps`` times X = a X + b (X X^T) X + c (X X^T)^2 X. It brings
     the singular values near 1 and keeps the singular vectors.
 
-    Shapes: matrix and output (A, B).
+    Shapes: matrices and output (..., A, B).
 
     >>> q = orthogonalize(md.tensor([[3.0, 0.0], [0.0, -2.0]]), (1.5, -0.5, 0.0), 20, 1e-7)
     >>> [[round(v, 4) for v in row] for row in q.tolist()]
     [[1.0, 0.0], [0.0, -1.0]]
     """
     a, b, c = coefficients
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.t() if tall else matrix  # the smaller of the two Gram matrices
-    x = x / max(ops.norm(x).item(), eps)
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.transpose(-2, -1) if tall else matrices  # the smaller of the two Gram matrices
+    x = x / (x * x).sum((-2, -1), keepdim=True).sqrt().clamp(min=eps)
     for _ in range(steps):
-        gram = x @ x.t()
-        x = ops.addmm(x, ops.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.t() if tall else x
+        gram = x @ x.transpose(-2, -1)
+        x = (gram * b + gram @ gram * c) @ x + x * a
+    return x.transpose(-2, -1) if tall else x
 
 
 class Muon(Adam):
@@ -56,7 +57,8 @@ class Muon(Adam):
     ``"adamw": True`` is updated by AdamW, with AdamW's options and defaults.
     :func:`muon_groups` makes both groups of a model.
 
-    PyTorch iterates in bfloat16, minidl in the precision of the parameter.
+    Matrices of one shape are stepped together. PyTorch iterates in bfloat16, minidl in the
+    precision of the parameter.
 
     >>> model = md.nn.Sequential(md.nn.Embedding(9, 4), md.nn.Linear(4, 4), md.nn.LayerNorm(4))
     >>> optimizer = md.optim.Muon(md.optim.muon_groups(model, adamw_lr=3e-4), lr=0.02)
@@ -94,6 +96,7 @@ class Muon(Adam):
             "ns_steps": ns_steps,
             "adjust_lr_fn": adjust_lr_fn,
         }
+        self._buffers: dict[int, tuple[Tensor, list[Tensor]]] = {}  # see _buffer
         Optimizer.__init__(self, params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -116,16 +119,51 @@ class Muon(Adam):
         if group["adamw"]:
             super().update(group, params)
             return
-        lr, momentum = float(group["lr"]), group["momentum"]
+        alike: dict[Any, list[Tensor]] = {}
         for param in params:
-            buffer = self.state.setdefault(param, {}).get("momentum_buffer")
-            if buffer is None:
-                buffer = self.state[param]["momentum_buffer"] = ops.zeros_like(param)
-            buffer.lerp_(param.grad, 1 - momentum)
-            step = ops.lerp(param.grad, buffer, momentum) if group["nesterov"] else buffer
-            step = orthogonalize(step, group["ns_coefficients"], group["ns_steps"], group["eps"])
-            param.mul_(1 - lr * group["weight_decay"])
-            param.add_(step, alpha=-lr * _scale(group["adjust_lr_fn"], *param.shape))
+            alike.setdefault((param.shape, param.dtype, backend_of(param)), []).append(param)
+        for (shape, _, backend), some in alike.items():
+            self._step_together(group, some, backend, _scale(group["adjust_lr_fn"], *shape))
+
+    def _step_together(
+        self, group: dict[str, Any], params: list[Tensor], backend: Any, scale: float
+    ) -> None:
+        grads, momentum = ops.stack([param.grad for param in params]), group["momentum"]
+        buffer = self._buffer(params)
+        buffer.lerp_(grads, 1 - momentum)
+        steps = ops.lerp(grads, buffer, momentum) if group["nesterov"] else buffer
+        steps = orthogonalize(steps, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        backend.sgd_(
+            [param.array for param in params],
+            [backend.contiguous(step.array) for step in steps.unbind()],
+            None,
+            float(group["lr"]) * scale,
+            0.0,
+            0.0,
+            group["weight_decay"] / scale,
+            False,
+            False,
+            False,
+        )
+        mark_written(params, "step of Muon")
+
+    def _buffer(self, params: list[Tensor]) -> Tensor:
+        """The momentum of matrices of one shape as one tensor, which their states show parts of."""
+        states = [self.state.setdefault(param, {}) for param in params]
+        parts = [state.get("momentum_buffer") for state in states]
+        buffer, known = self._buffers.get(id(params[0]), (None, []))
+        if buffer is None or len(parts) != len(known) or any(
+            part is not other for part, other in zip(parts, known, strict=True)
+        ):
+            buffer = ops.stack([
+                ops.zeros_like(param) if part is None else part
+                for param, part in zip(params, parts, strict=True)
+            ])
+            known = list(buffer.unbind())
+            self._buffers[id(params[0])] = buffer, known
+            for state, part in zip(states, known, strict=True):
+                state["momentum_buffer"] = part
+        return buffer
 
 
 def _scale(adjust: str | None, rows: int, columns: int) -> float:

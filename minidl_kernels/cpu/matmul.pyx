@@ -319,7 +319,9 @@ def matmul(a, b):
         raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit: "
                          f"{p.k} columns against {b.shape[ndy - 2]} rows")
     if nd > 2:
-        batch_shape = np.broadcast_shapes(a.shape[:ndx - 2], b.shape[:ndy - 2])
+        batch_shape = a.shape[:ndx - 2]
+        if batch_shape != b.shape[:ndy - 2]:
+            batch_shape = np.broadcast_shapes(batch_shape, b.shape[:ndy - 2])
         for i in range(nd - 2):
             shape[i] = batch_shape[i]
             batch *= shape[i]
