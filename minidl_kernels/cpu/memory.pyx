@@ -14,7 +14,7 @@ cnp.import_array()
 
 cdef extern from "aligned.h":
     void *aligned_take(size_t nbytes) nogil
-    void aligned_give(void *pointer) nogil
+    void aligned_give(void *pointer, size_t nbytes) nogil
 
 cdef extern from "numpy/arrayobject.h":
     int PyArray_SetBaseObject(cnp.ndarray arr, object base) except -1
@@ -72,7 +72,7 @@ cdef void _release(void *pointer, int size_class) noexcept:
         room = stack.room * 2 + 8
         items = <void**>realloc(stack.items, room * sizeof(void*))
         if items == NULL:
-            aligned_give(pointer)
+            aligned_give(pointer, nbytes)
             return
         stack.items = items
         stack.room = room
@@ -120,7 +120,7 @@ cdef void _empty_cache() noexcept:
     for c in range(CLASSES):
         while _free[c].count > 0:
             _free[c].count -= 1
-            aligned_give(_free[c].items[_free[c].count])
+            aligned_give(_free[c].items[_free[c].count], size_of(c))
             _cached -= size_of(c)
             _given += 1
 
