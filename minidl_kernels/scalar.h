@@ -2,8 +2,8 @@
  *
  * A backend expands these lists. In a formula of S_UNARY, x is the input, y the result and g the
  * incoming gradient; the last word says which of x and y the gradient needs. In a formula of
- * S_BINARY, a and b are the operands. A _GUARDED list of unary ones has formulas for |x| <= limit, and
- * exact ones for the rare larger x, infinities and NaN; S_BINARY_GUARDED has a guard for that.
+ * S_BINARY, a and b are the operands. A _GUARDED list of unary ones has formulas for |x| <= limit,
+ * and exact ones for the rare larger x, infinities and NaN; S_BINARY_GUARDED has a guard for that.
  */
 #ifndef MINIDL_SCALAR_H
 #define MINIDL_SCALAR_H

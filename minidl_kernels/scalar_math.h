@@ -111,7 +111,7 @@ S_FN float s_exp2_short(float f) { /* 2^f, |f| <= 1/2, to 8e-8 */
     return q * f + 1.0000001192092896f;
 }
 
-S_FN float s_times_pow2(float x, int32_t n) { /* x 2^n where both are normal, or x and n are 0 */
+S_FN float s_times_pow2(float x, int32_t n) { /* x 2^n where both are normal, or n is 0 */
     return s_float((int32_t)((uint32_t)s_bits(x) + ((uint32_t)n << 23)));
 }
 
@@ -266,7 +266,7 @@ S_FN float s_gelu_grad(float x) { /* cdf(x) + x pdf(x) */
 S_FN float s_gelu_near(float x) {
     float u = S_ABS(x), w = x * x * -0.72134752044448170f, m = w + S_MAGIC, k = m - S_MAGIC;
     float r = u * s_exp2_short(w - k) * s_tail(u);
-    return (x > 0.0f ? x : 0.0f) - s_times_pow2(r, s_bits(m));
+    return (x < 0.0f ? -0.0f : x) - s_times_pow2(r, s_bits(m));
 }
 
 S_FN float s_gelu_near_grad(float x) {

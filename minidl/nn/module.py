@@ -123,7 +123,7 @@ class Module(Attributes):
             if id(module) not in found:
                 found[id(module)] = module
                 own = module.__dict__
-                for name in reversed(own["_module_names"]):
+                for name in reversed(module._module_names):
                     if own[name] is not None:
                         below.append(own[name])
         return iter(found.values())
@@ -168,7 +168,7 @@ class Module(Attributes):
         found: dict[int, Parameter] = {}  # no table of each module's: this runs every step
         for module in self.modules() if recurse else (self,):
             own = module.__dict__
-            for name in own["_parameter_names"]:
+            for name in module._parameter_names:
                 param = own[name]
                 if param is not None:
                     found.setdefault(id(param), param)

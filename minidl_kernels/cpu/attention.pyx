@@ -151,7 +151,7 @@ cdef int set_dropout(Attention *a, str name, double p, object seed, object offse
 
 cdef int share(threads.Task task, Attention *a, Py_ssize_t tasks, double work) except -1:
     """Run the tasks, which take `work` multiplications together; pieces from the shape only, and
-    an even number of them."""
+    an even number of them where that can be."""
     cdef Py_ssize_t pieces = max(1, 2 * <Py_ssize_t>(min(work, 1e15) / PIECE / 2 + 0.5))
     cdef Py_ssize_t grain = max(1, (tasks + pieces - 1) // pieces)
     if work < HEAVY:

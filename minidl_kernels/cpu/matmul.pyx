@@ -2,8 +2,8 @@
 
 Shape letters: C[M, N] = A[M, K] @ B[K, N], every matrix given by a pointer, a leading dimension and
 whether it is stored transposed, so that views and transposes cost nothing. On CPUs with AVX2 or
-AVX-512 our own products run (simd/matmul.c), elsewhere BLAS. Tiles depend on the shape only and K
-is never split over threads, so the bits do not depend on the number of threads.
+AVX-512 our own products run (simd/matmul.c), elsewhere BLAS. Tiles and the steps of K depend on the
+shape only and are added in one order, so the bits do not depend on the number of threads.
 """
 
 cimport numpy as cnp
@@ -62,7 +62,8 @@ cdef enum:
     SHORT = 24                  # rows and
     BROAD = 384                 # columns that a tile keeps as long as there is a choice
     PACKED = 4 << 20            # floats of B packed at a time
-    OWN = 768 << 10             # floats of B that each thread packs for itself
+    OWN = 768 << 10             # floats of B that each thread packs for itself, for tiles of
+    LEAST = 30                  # rows at least: below that packing costs as much as multiplying
     APART = 128 << 10           # elements of a gradient whose steps of K are computed apart
 
 cdef bint _use_blas = True
@@ -134,7 +135,7 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
             p.b = b + (p.b_item[i] if p.b_item != NULL else 0)
             if p.m <= LOW and p.a_col == 1 and p.n >= 4 * K.nr and flops < 1e8:
                 multiply_strips(p)
-            elif p.n * p.k <= OWN:
+            elif p.m >= LEAST * p.down and round_up(p.n, K.nr) * p.k <= OWN:
                 multiply_own(p)
             else:
                 multiply_large(p)
@@ -165,7 +166,8 @@ cdef int multiply_own(Product *p) except -1:
     p.last = p.n
     p.number = _number
     _number += steps
-    if p.a_col == 1 or room == 0 or steps > 4 or p.m * p.n > APART or get_num_threads() == 1:
+    if (p.a_col == 1 or p.bias != NULL or room == 0 or steps > 4 or p.m * p.n > APART
+            or get_num_threads() == 1):
         return run_heavy(K.own, p, K.tiles(p), 1)
     cut_packed(p, p.k // steps)
     later = empty(1, &room)

@@ -1,10 +1,12 @@
-/* The pool: threads that take pieces of a range beside the caller, who waits for pieces, not threads.
+/* The pool: threads that take pieces of a range beside the caller, who waits for pieces, not for
+   threads.
 
-   A job is open while its caller works on it. Threads that are awake join it. Each takes the pieces of
-   its own share, then those that are left of the others': the same rows of one job after another
+   A job is open while its caller works on it. Threads that are awake join it. Each takes the pieces
+   of its own share, then those that are left of the others': the same rows of one job after another
    are mostly worked on by the same thread, in whose cache they are. The caller then closes the job
-   and waits for those who still hold a piece. A thread that sleeps, or that another process keeps from running, delays nobody: OpenMP's regions
-   end when every thread of the team has been there, which is why this is not one of them. */
+   and waits for those who still hold a piece. A thread that sleeps, or that another process keeps
+   from running, delays nobody: OpenMP's regions end when every thread of the team has been there,
+   which is why this is not one of them. */
 #ifndef MINIDL_POOL_H
 #define MINIDL_POOL_H
 
@@ -38,7 +40,7 @@ typedef int Atomic;
 typedef void (*Task)(void *ctx, Py_ssize_t begin, Py_ssize_t end);
 
 enum { MOST = 255, FEW = 6 };   /* threads beside the caller; light pieces that wake nobody */
-static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, SHORT = 200e-6,
+static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, BRIEF = 200e-6,
                     ALONE = 5e-3, LONG_ALONE = 0.4;
 
 /* The piece of a share to take next. */
@@ -193,7 +195,7 @@ static double pool_close(double patience)
         waited = pool_clock() - since;
         if (waited > patience) break;
     }
-    for (;;) {                                      /* let others, the thread perhaps, have the core */
+    for (;;) {                              /* let others, the thread perhaps, have the core */
         atomic_set(&pool.caller.asleep, 1);
         if (atomic_get(&pool.inside) || !atomic_set(&pool.caller.asleep, 0))
             PyThread_acquire_lock(pool.caller.bell, WAIT_LOCK);
@@ -223,8 +225,8 @@ static int pool_take(int helpers, int wake, double now)
     return ready ? helpers : 0;
 }
 
-/* All pieces on the caller, more of them at a time as long as they are short: a loop that starts anew
-   every few microseconds is slower. */
+/* All pieces on the caller, more of them at a time as long as they are short: a loop that starts
+   anew every few microseconds is slower. */
 static int pool_alone(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, double polled)
 {
     Py_ssize_t begin = 0, end, span = grain;
@@ -233,7 +235,7 @@ static int pool_alone(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, doub
         end = n - begin < span ? n : begin + span;
         task(ctx, begin, end);
         now = pool_clock();
-        if (now - before < SHORT && span < n) span *= 2;
+        if (now - before < BRIEF && span < n) span *= 2;
         before = now;
         if (now - polled < POLL) continue;
         if (pool_signals()) return 1;

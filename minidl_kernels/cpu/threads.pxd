@@ -5,8 +5,8 @@ cdef int run_heavy(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain) except 
 
 
 cdef inline Py_ssize_t even_grain(Py_ssize_t n, Py_ssize_t grain) noexcept nogil:
-    """`grain` or less, such that n items are one piece or an even number of equal ones: of three
-    pieces, two threads would do two while one waits."""
+    """`grain` or less, such that n items are one piece or an even number where n allows: of
+    three pieces, two threads would do two while one waits."""
     cdef Py_ssize_t pieces = (n + grain - 1) // grain
     if pieces < 2:
         return grain

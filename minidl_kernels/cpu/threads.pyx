@@ -1,7 +1,8 @@
 """The one thread pool: how many threads run, and how a range is cut into pieces for them.
 
-Pieces depend on the range and the grain only, never on the number of threads, so a kernel that
-keeps one partial result per piece gives the same bits on any number of threads.
+A task is called for one or more whole pieces, by whichever thread comes first. So a kernel that
+keeps a partial result keeps one for each item of its range, and gives the same bits on any number
+of threads.
 """
 
 import os

@@ -4,7 +4,7 @@
 #define UNARY(name, forward, gradient, saved) \
     DEVICE float f_##name(float x) { return forward; } \
     DEVICE float f_##name##_grad(float g, float saved) { return gradient; }
-/* not by way of UNARY: a bare name that passes through two macros may be one of the target */
+/* Not by way of UNARY: `sin` is a macro in some OpenCL, expanded when it is passed on. */
 #define UNARY_GUARDED_FORWARD(name, forward, gradient, saved, limit, exact) \
     DEVICE float f_##name(float x) { return S_ABS(x) <= limit ? forward : exact; } \
     DEVICE float f_##name##_grad(float g, float saved) { return gradient; }

@@ -15,9 +15,12 @@ static float *row(const AttentionRows *x, Index b, Index h, Index t)
     return x->data + b * x->b + h * x->h + t * x->t;
 }
 
-/* How far head (b, h) is from the head after it; 0 when there is none or it is not wanted */
+/* How far head (b, h) is from the head after it; 0 when there is none, or when a head is so long
+ * that the caches do not hold two */
 static Index next_head(const AttentionRows *x, const Attention *a, Index b, Index h, Index heads)
 {
+    if (MAX(a->T, a->S) > 256)
+        return 0;
     if (h + 1 < heads)
         return x->h;
     return b + 1 < a->B ? x->b - h * x->h : 0;

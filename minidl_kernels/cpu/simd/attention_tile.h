@@ -88,6 +88,17 @@ INLINE void transpose_lines(const float *x, Index ldx, float scale, float *y)
         *(Vec *)(y + d * NR) = r[d] * scale;
 }
 
+/* The same for 4 rows */
+INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
+{
+    Vec4 r[4] = {*(const Vec4 *)x, *(const Vec4 *)(x + ldx), *(const Vec4 *)(x + 2 * ldx),
+                 *(const Vec4 *)(x + 3 * ldx)};
+    transpose(r);
+#pragma GCC unroll 4
+    for (int d = 0; d < 4; d++)
+        *(Vec4 *)(y + d * NR) = r[d] * scale;
+}
+
 /* The four sums over the lanes of a, b, c and d */
 INLINE Vec4 lane_sums(Vec a, Vec b, Vec c, Vec d)
 {
@@ -179,6 +190,11 @@ INLINE void transpose_lines(const float *x, Index ldx, float scale, float *y)
     for (int d = 0; d < 4; d++)
         for (int j = 0; j < LANES; j++)
             y[d * NR + j] = x[j * ldx + d] * scale;
+}
+
+INLINE void transpose4(const float *x, Index ldx, float scale, float *y)
+{
+    transpose_lines(x, ldx, scale, y); /* LANES is 4 here */
 }
 
 INLINE void dots4(float *s, const float *q, const float *k, Index ldk, Index D, float scale)
@@ -303,7 +319,8 @@ static void add_product_t(float *c, Index ldc, const float *a, Index lda, const 
 }
 
 /* Rows of a head lie apart in the packed projection, and short ones end before the CPU has seen a
- * stream in them: while they are read here, those of the next task, `ahead` of them, are asked for. */
+ * stream in them: while they are read here, those of the next head, `ahead` of them, are asked
+ * for. */
 
 /* y: panels of NR rows of x, transposed: y[j / NR, d, j % NR] = x[j, d] * scale, zeros past n */
 static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale,
@@ -313,11 +330,14 @@ static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index 
         Index rows = MIN(NR, n - j), whole = rows / LANES * LANES, deep = D / 4 * 4;
         if (rows < NR)
             memset(y, 0, (size_t)(D * NR) * sizeof(float));
-        for (Index r = 0; r < rows; r++)
+        for (Index r = 0; ahead && r < rows; r++)
             prefetch_row(x + (j + r) * ldx + ahead, D);
         for (Index r = 0; r < whole; r += LANES)
             for (Index d = 0; d < deep; d += 4)
                 transpose_lines(x + (j + r) * ldx + d, ldx, scale, y + d * NR + r);
+        for (; whole + 4 <= rows; whole += 4)
+            for (Index d = 0; d < deep; d += 4)
+                transpose4(x + (j + whole) * ldx + d, ldx, scale, y + d * NR + whole);
         for (Index r = 0; r < rows; r++)
             for (Index d = r < whole ? deep : 0; d < D; d++)
                 y[d * NR + r] = x[(j + r) * ldx + d] * scale;
@@ -333,7 +353,8 @@ static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D, Ind
 {
     Index ld = padded(D), whole = D / LANES * LANES;
     for (Index j = 0; j < n; j++, x += ldx, y += ld) {
-        prefetch_row(x + ahead, D);
+        if (ahead)
+            prefetch_row(x + ahead, D);
         for (Index d = 0; d < whole; d += LANES)
             copy_lanes(y + d, x + d);
         for (Index d = whole; d < ld; d++)

@@ -1,9 +1,10 @@
 /* Matrix products for the caches of a CPU.
  *
- * B is packed once, in panels of NR columns, and shared by all tiles of C. A tile packs its own
- * rows of A, in panels of MR rows, into the second-level cache, and then walks the panels of B;
- * the innermost loop keeps MR by NR sums in registers. K is walked in steps that depend on K only
- * and never shared between tiles, so that the bits depend neither on the tiles nor on threads.
+ * B is packed in panels of NR columns, a small one by every thread for itself, a large one once for
+ * all. A tile packs its own rows of A, in panels of MR rows, into the second-level cache, and then
+ * walks the panels of B; the innermost loop keeps MR by NR sums in registers. K is walked in steps
+ * that depend on K only and are added in order, so that the bits depend neither on the tiles nor on
+ * threads.
  */
 #include "matmul.h"
 #include "lanes.h"
@@ -272,8 +273,8 @@ static float *take_both(Product *p, Index columns)
 
 /* Tiles whose thread packs B by itself, all of it, once: where the cores have few caches in common,
  * what another one packed takes longer to come than packing does. With `steps`, the steps of K are
- * products of their own, for tiles that would otherwise all need all of two long operands; each
- * then reads the rows that its thread worked on before. */
+ * products of their own: a gradient of a weight sums over all rows of two activations, and a step
+ * needs only those rows that its thread has in its cache from the kernels before. */
 static void own(void *product, Index begin, Index end)
 {
     Product *all = product;
@@ -370,13 +371,7 @@ static void dots4(float *c, const float *a, const float *const w[4], Index K)
     }
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
-        Vec both = s[j][0] + s[j][1];
-        float lane[LANES];
-        memcpy(lane, &both, sizeof lane);
-        for (int half = LANES / 2; half > 0; half /= 2)
-            for (int l = 0; l < half; l++)
-                lane[l] += lane[l + half];
-        c[j] = lane[0];
+        c[j] = lane_sum(s[j][0] + s[j][1]);
         for (Index rest = k; rest < K; rest++)
             c[j] += a[rest] * w[j][rest];
     }

@@ -94,7 +94,7 @@ S_FN float row_exp(float x)
     }
 #define ROW_REDUCE(type, result, n, room, none, TERM, ADD)                                         \
     ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, ROW_FOLD)
-#define ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, FOLD)                                               \
+#define ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, FOLD)                                \
     do {                                                                                           \
         ptrdiff_t i_ = 0;                                                                          \
         if ((n) >= ROW_LANES) {                                                                    \
@@ -136,7 +136,8 @@ typedef int32_t RowMask4 __attribute__((vector_size(16), may_alias));
     })
 #define ROW_FOLD_VECTORS(result, lane, ADD8, ADD4, ADD)                                            \
     do {                                                                                           \
-        const Row8 *v_ = (const Row8 *)(lane), eight_ = ADD8(ADD8(v_[0], v_[1]), ADD8(v_[2], v_[3])); \
+        const Row8 *v_ = (const Row8 *)(lane);                                                     \
+        const Row8 eight_ = ADD8(ADD8(v_[0], v_[1]), ADD8(v_[2], v_[3]));                          \
         Row4 four_ = ADD4(__builtin_shufflevector(eight_, eight_, 0, 1, 2, 3),                     \
                           __builtin_shufflevector(eight_, eight_, 4, 5, 6, 7));                    \
         four_ = ADD4(four_, __builtin_shufflevector(four_, four_, 2, 3, 0, 1));                    \

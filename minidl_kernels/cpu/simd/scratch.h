@@ -15,6 +15,8 @@
 #if defined(__GNUC__)
 #define SCRATCH_SWAP(place, value) __atomic_exchange_n(place, value, __ATOMIC_ACQ_REL)
 static void *scratch_places[SCRATCH_PLACES];
+static unsigned scratch_threads;               /* that have asked for a place */
+static _Thread_local unsigned scratch_thread;  /* the number of this one, from 1 */
 #else
 #define SCRATCH_SWAP(place, value) (value)
 static void *scratch_places[1];
@@ -27,12 +29,13 @@ typedef struct {
     uint64_t mark;
 } ScratchHead;
 
-/* The place of this thread, told by where its stack is; two may share one, which is slower only. */
+/* The place of this thread; beyond SCRATCH_PLACES threads two share one, which is slower only. */
 static void **scratch_place(void)
 {
 #if defined(__GNUC__)
-    char here;
-    return &scratch_places[(uint32_t)((uintptr_t)&here >> 21) * 2654435769u >> 26];
+    if (!scratch_thread)
+        scratch_thread = __atomic_add_fetch(&scratch_threads, 1, __ATOMIC_RELAXED);
+    return &scratch_places[scratch_thread % SCRATCH_PLACES];
 #else
     return scratch_places;
 #endif
