@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +24,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import minidl_kernels  # noqa: E402
 from minidl_kernels.cpu import threads, use_blas  # noqa: E402
 
-if threads.instruction_set() == "avx512":
+if np._core._multiarray_umath.__cpu_features__.get("AVX512F"):
     # PyTorch's AVX-512 makes NaN of infinities that its AVX2 and the formulas keep.
     os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")

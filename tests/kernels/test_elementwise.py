@@ -128,7 +128,8 @@ def test_unary_special_values_as_in_pytorch(name):
 
 
 def test_gelu_of_infinity_and_zero():
-    assert np.signbit(cpu.gelu(np.array([-0.0, 0.0] * 20, np.float32))).tolist() == [True, False] * 20
+    zeros = np.array([-0.0, 0.0] * 20, np.float32)
+    assert (np.signbit(cpu.gelu(zeros)) == np.signbit(zeros)).all()
     x = np.array([np.inf, -np.inf, np.nan] * 20, np.float32)
     np.testing.assert_array_equal(cpu.gelu(x), np.array([np.inf, np.nan, np.nan] * 20))
     assert np.isnan(cpu.gelu_grad(np.ones_like(x), x)).all()
