@@ -171,30 +171,34 @@ def test_empty_cache_gives_everything_back():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's /proc")
-def test_blocks_that_share_a_slab_give_their_memory_back():
+def test_blocks_that_share_a_slab_give_their_memory_back(python):
     """Blocks of 64 KB to 2 MB are cut from slabs: what one holds stays, what it does not goes."""
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    python("""
+import os
+from minidl_kernels.cpu.memory import empty_array, empty_cache
 
-    sizes = [70_000, 500_000, 1_500_000, 2_000_000]
-    before = resident()
-    arrays = [empty_array((sizes[i % 4],), "uint8") for i in range(120)]
-    for i, x in enumerate(arrays):
-        x[:] = i
-    full = resident() - before
-    kept = arrays[::7]
-    del arrays, x
-    empty_cache()
-    assert full > 100 << 20
-    # a kept block may hold a huge page or two
-    assert resident() - before < sum(x.size for x in kept) + len(kept) * (4 << 20) + (8 << 20)
-    for i, x in enumerate(kept):
-        assert (x == 7 * i).all()
-    again = [empty_array((sizes[i % 4],), "uint8") for i in range(120)]
-    for y in again:
-        y[:] = 255
-    assert all((x == 7 * i).all() for i, x in enumerate(kept))
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def fill(values):
+    arrays = [empty_array(size, "uint8") for size in [70_000, 500_000, 1_500_000, 2_000_000] * 30]
+    for x, value in zip(arrays, values):
+        x[:] = value
+    return arrays
+
+before = resident()
+arrays = fill(range(120))
+assert resident() - before > 100 << 20
+kept = arrays[::7]
+del arrays
+empty_cache()
+# a kept block may hold a huge page or two
+assert resident() - before < sum(x.size for x in kept) + len(kept) * (4 << 20)
+again = fill([255] * 120)
+assert all((x == 7 * i).all() for i, x in enumerate(kept))
+assert all((x == 255).all() for x in again)
+""")
 
 
 def test_reset_peak_memory():

@@ -18,54 +18,68 @@
 #define AHEAD 8 /* steps of K for which packing asks in advance */
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
-/* C[6, NR] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a packed panel; the
- * prefetched C arrives while the sums run */
-INLINE void micro(float *c, Index ldc, const float *a, Index row, Index col, const float *b,
-                  Index depth, int add, const float *bias)
+/* C[rows, vectors of columns] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a
+ * packed panel; `rows` and `vectors` are constants after inlining, MR and 2 but at the edges. The
+ * prefetched C arrives while the sums run. */
+INLINE void micro(const int rows, const int vectors, float *c, Index ldc, const float *a, Index row,
+                  Index col, const float *b, Index depth, int add, const float *bias)
 {
     Vec acc[MR][2];
 #pragma GCC unroll 6
-    for (int r = 0; r < MR; r++) {
+    for (int r = 0; r < rows; r++) {
         __builtin_prefetch(c + r * ldc, 1);
         acc[r][0] = acc[r][1] = (Vec){0};
     }
     for (Index k = 0; k < depth; k++, a += col, b += NR) {
-        Vec b0 = *(const Vec *)b, b1 = *(const Vec *)(b + LANES);
+        Vec b0 = *(const Vec *)b, b1 = vectors > 1 ? *(const Vec *)(b + LANES) : b0;
 #pragma GCC unroll 6
-        for (int r = 0; r < MR; r++) {
+        for (int r = 0; r < rows; r++) {
             acc[r][0] += a[r * row] * b0;
-            acc[r][1] += a[r * row] * b1;
+            if (vectors > 1)
+                acc[r][1] += a[r * row] * b1;
         }
     }
 #pragma GCC unroll 6
-    for (int r = 0; r < MR; r++) {
-        Vec *left = (Vec *)(c + r * ldc), *right = (Vec *)(c + r * ldc + LANES);
-        if (add) {
-            acc[r][0] += *left;
-            acc[r][1] += *right;
-        } else if (bias) {
-            acc[r][0] += *(const Vec *)bias;
-            acc[r][1] += *(const Vec *)(bias + LANES);
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            Vec *place = (Vec *)(c + r * ldc + v * LANES);
+            if (add)
+                acc[r][v] += *place;
+            else if (bias)
+                acc[r][v] += *(const Vec *)(bias + v * LANES);
+            *place = acc[r][v];
         }
-        *left = acc[r][0];
-        *right = acc[r][1];
-    }
 }
 
 static void whole_tile(float *c, Index ldc, const float *a, const float *b, Index depth, int add,
                        const float *bias)
 {
-    micro(c, ldc, a, 1, MR, b, depth, add, bias);
+    micro(MR, 2, c, ldc, a, 1, MR, b, depth, add, bias);
 }
 
 /* The same from rows of A where they are */
 static void unpacked_tile(float *c, Index ldc, const float *a, Index row, const float *b,
                           Index depth, int add, const float *bias)
 {
-    micro(c, ldc, a, row, 1, b, depth, add, bias);
+    micro(MR, 2, c, ldc, a, row, 1, b, depth, add, bias);
 }
 
-/* The same at the right and lower edges of C, by way of a whole tile beside it */
+/* As much of a tile as `rows` and `cols` need */
+static void part_tile(float *c, Index rows, Index cols, const float *a, const float *b, Index depth,
+                      int add, const float *bias)
+{
+    if (cols > LANES && rows > 2)
+        micro(MR, 2, c, NR, a, 1, MR, b, depth, add, bias);
+    else if (cols > LANES)
+        micro(2, 2, c, NR, a, 1, MR, b, depth, add, bias);
+    else if (rows > 2)
+        micro(MR, 1, c, NR, a, 1, MR, b, depth, add, bias);
+    else
+        micro(2, 1, c, NR, a, 1, MR, b, depth, add, bias);
+}
+
+/* The same at the right and lower edges of C, by way of a tile beside it */
 static void edge_tile(float *c, Index ldc, Index rows, Index cols, const float *a, const float *b,
                       Index depth, int add, const float *bias)
 {
@@ -74,7 +88,7 @@ static void edge_tile(float *c, Index ldc, Index rows, Index cols, const float *
         memcpy(edge + r * NR, c + r * ldc, (size_t)cols * sizeof(float));
     if (bias)
         memcpy(edge_bias, bias, (size_t)cols * sizeof(float));
-    whole_tile(edge, NR, a, b, depth, add, bias ? edge_bias : NULL);
+    part_tile(edge, rows, cols, a, b, depth, add, bias ? edge_bias : NULL);
     for (Index r = 0; r < rows; r++)
         memcpy(c + r * ldc, edge + r * NR, (size_t)cols * sizeof(float));
 }
