@@ -294,7 +294,7 @@ static void store_rows(const AttentionRows *y, const float *x, Index ldx, Index 
 {
     if (y->data)
         for (Index j = 0; j < n; j++)
-            memcpy(row(y, b, h, s0 + j), x + j * ldx, (size_t)D * sizeof(float));
+            copy_row(row(y, b, h, s0 + j), x + j * ldx, D);
 }
 
 static void backward_task(const Attention *a, Backward *w, Index task)

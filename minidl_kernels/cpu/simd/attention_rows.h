@@ -87,8 +87,7 @@ INLINE Index visible(Index i, Index n, Index off) { return MAX(0, MIN(n, i + off
 INLINE Index fill_past(float *s, Index seen, Index n, float value)
 {
     Index end = MIN(padded(n), padded(seen) + NR);
-    for (Index j = seen; j < end; j++)
-        s[j] = value;
+    fill(s, seen, end, value);
     return padded(seen);
 }
 

@@ -75,8 +75,22 @@ INLINE void prefetch_row(const float *x, Index n)
         __builtin_prefetch(x + i);
 }
 
-/* Not memcpy: a call costs more than the few vectors of a row. */
 INLINE void copy_lanes(float *y, const float *x) { *(Vec *)y = *(const Vec *)x; }
+
+/* s[j] = value for from <= j < end; end is a multiple of LANES, and s up to there may be written */
+INLINE void fill(float *s, Index from, Index end, float value)
+{
+    typedef int32_t Lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+    Lanes place;
+    for (int l = 0; l < LANES; l++)
+        place[l] = l;
+    for (Index j = from / LANES * LANES; j < end; j += LANES) {
+        Lanes before = place < (int32_t)(from - j); /* the lanes to keep */
+        Lanes kept = *(const Lanes *)(s + j) & before;
+        Vec all = (Vec){0} + value;
+        *(Lanes *)(s + j) = kept | ((Lanes)all & ~before);
+    }
+}
 
 /* y[d, j] = x[j, d] * scale for LANES rows and 4 columns of x; y has row stride NR */
 INLINE void transpose_lines(const float *x, Index ldx, float scale, float *y)
@@ -185,6 +199,12 @@ INLINE void prefetch_row(const float *x, Index n) { (void)x, (void)n; }
 
 INLINE void copy_lanes(float *y, const float *x) { memcpy(y, x, LANES * sizeof(float)); }
 
+INLINE void fill(float *s, Index from, Index end, float value)
+{
+    for (Index j = from; j < end; j++)
+        s[j] = value;
+}
+
 INLINE void transpose_lines(const float *x, Index ldx, float scale, float *y)
 {
     for (int d = 0; d < 4; d++)
@@ -215,6 +235,16 @@ INLINE void wide_row(float *c, const float *a, const float *b, Index ldb, Index 
 }
 
 #endif
+
+/* y[n] = x[n]; not memcpy: a call costs more than the few vectors of a row */
+INLINE void copy_row(float *y, const float *x, Index n)
+{
+    Index i = 0;
+    for (; i + LANES <= n; i += LANES)
+        copy_lanes(y + i, x + i);
+    for (; i < n; i++)
+        y[i] = x[i];
+}
 
 static Index padded(Index n) { return (n + NR - 1) / NR * NR; }
 
