@@ -12,10 +12,10 @@
 
 #if defined(__GNUC__) && LANES > 4
 
-#define DEPTH 384 /* of K at a time: a panel of B stays in the first-level cache */
+#include "matmul_pack.h"
+
+#define DEPTH 384 /* of K at a time: a panel of B stays in the first two caches */
 #define NARROW 256 /* columns for which the rows of A are not packed */
-#define TOGETHER 8 /* panels packed at a time */
-#define AHEAD 8 /* steps of K for which packing asks in advance */
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
 /* C[rows, vectors of columns] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a
@@ -91,81 +91,6 @@ static void edge_tile(float *c, Index ldc, Index rows, Index cols, const float *
     part_tile(edge, rows, cols, a, b, depth, add, bias ? edge_bias : NULL);
     for (Index r = 0; r < rows; r++)
         memcpy(c + r * ldc, edge + r * NR, (size_t)cols * sizeof(float));
-}
-
-/* y[k * width + i] = x[i * line + k * step] for `width` lines, of which `lines` exist: past them
- * the last one is repeated, for results that nobody reads. line or step is 1. */
-INLINE void pack_panel(float *y, const int width, const float *x, Index line, Index step,
-                       Index lines, Index depth)
-{
-    Index k = 0;
-    if (step != 1) {
-        for (; k < depth; k++)
-            for (int i = 0; i < width; i++)
-                y[k * width + i] = x[MIN(i, lines - 1) * line + k * step];
-        return;
-    }
-    for (; k + 4 <= depth && width % LANES == 0 && lines == width; k += 4)
-        for (int i = 0; i < width; i += LANES) {
-            Vec r[4];
-            columns4(r, x + i * line + k, line);
-#pragma GCC unroll 4
-            for (int d = 0; d < 4; d++)
-                *(Vec *)(y + (k + d) * width + i) = r[d];
-        }
-    const float *from[NR];
-    for (int i = 0; i < width; i++)
-        from[i] = x + MIN(i, lines - 1) * line;
-    for (; k + 4 <= depth; k += 4)
-#pragma GCC unroll 8
-        for (int i = 0; i < width; i += 4) {
-            int at = MIN(i, width - 4); /* six lines: the second four overlap the first */
-            Vec4 r[4] = {*(const Vec4 *)(from[at] + k), *(const Vec4 *)(from[at + 1] + k),
-                         *(const Vec4 *)(from[at + 2] + k), *(const Vec4 *)(from[at + 3] + k)};
-            transpose(r);
-#pragma GCC unroll 4
-            for (int d = 0; d < 4; d++)
-                *(Vec4 *)(y + (k + d) * width + at) = r[d];
-        }
-    for (; k < depth; k++)
-        for (int i = 0; i < width; i++)
-            y[k * width + i] = from[i][k];
-}
-
-/* Whole panels of `width` lines that lie side by side in memory, `step` apart along K: some panels
- * at a time, so that a line of the cache that is fetched is used up. Rows this far apart are not
- * foreseen by the hardware, so they are asked for AHEAD. */
-INLINE void pack_side_by_side(float *y, const int width, const float *x, Index step, Index panels,
-                              Index depth, Index panel_size)
-{
-    for (Index first = 0; first < panels; first += TOGETHER) {
-        Index count = MIN(TOGETHER, panels - first);
-        const float *from = x + first * width;
-        float *to = y + first * panel_size;
-        for (Index k = 0; k < depth; k++, from += step, to += width) {
-            for (Index ahead = 0; ahead < count * width; ahead += 16)
-                __builtin_prefetch(from + AHEAD * step + ahead);
-            for (Index panel = 0; panel < count; panel++)
-#pragma GCC unroll 8
-                for (int i = 0; i < width; i += 4) {
-                    int at = MIN(i, width - 4);
-                    *(Vec4 *)(to + panel * panel_size + at) =
-                        *(const Vec4 *)(from + panel * width + at);
-                }
-        }
-    }
-}
-
-/* m rows of A from the pointer on, over `depth` of K, in panels of MR */
-static void pack_rows(float *y, const float *a, Index row, Index col, Index m, Index depth)
-{
-    Index i = 0;
-    if (col != 1) {
-        i = m / MR * MR;
-        pack_side_by_side(y, MR, a, col, m / MR, depth, MR * depth);
-    }
-    for (; i < m; i += MR)
-        pack_panel(y + i * depth, MR, a + i * row, row, col, MIN(MR, m - i), depth);
 }
 
 /* Panels [begin, end) of the columns first to last of B */
