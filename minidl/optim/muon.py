@@ -39,7 +39,7 @@ def orthogonalize(
     a, b, c = coefficients
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.transpose(-2, -1) if tall else matrices  # the smaller of the two Gram matrices
-    x = x / (x * x).sum((-2, -1), keepdim=True).sqrt().clamp(min=eps)
+    x = x / ops.norm(x, dim=(-2, -1), keepdim=True).clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.transpose(-2, -1)
         x = (gram * b + gram @ gram * c) @ x + x * a
