@@ -75,10 +75,10 @@ def test_layer_norm_and_gradient(N, C, affine):
     assert (results[1] is None) == (not affine)
     for a, b64 in zip(results, expected, strict=True):
         if b64 is not None:
-            close(a, b64, 1e-5 if C > 1 else 2e-3)
+            close(a, b64, (1e-5 if N < 1000 else 3e-5) if C > 1 else 2e-3)
 
 
-@pytest.mark.parametrize("C", [1000, 1001, 1030])
+@pytest.mark.parametrize("C", [1000, 1001, 1008, 1030])
 def test_layer_norm_of_more_than_the_caches_hold(C):
     """Such results are streamed, 64 elements at a time where rows begin at aligned addresses."""
     test_layer_norm_and_gradient(2100, C, True)
@@ -105,6 +105,7 @@ def test_layer_norm_is_safe_with_a_large_mean_and_with_outliers(C):
     x = draw(20, C, offset=1e4)
     x[10:] = draw(10, C)
     x[10:, 0] = 1e4                                              # the first element tells nothing
+    x[5] *= 1e17                                                 # whose square is no float
     y, _, _ = norm.layer_norm(x, None, None, 1e-5)
     close(y, reference.layer_norm(*wide(x, None, None), 1e-5)[0], 5e-6)
     constant = np.full((2, C), 0.1, "float32")

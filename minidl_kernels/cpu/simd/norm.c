@@ -106,8 +106,8 @@ static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             f_[l_] += FIRST(i_ + l_);                                                              \
             s_[l_] += SECOND(i_ + l_);                                                             \
         }                                                                                          \
-        ROW_FOLD(float, first, f_, ROW_PLUS);                                                      \
-        ROW_FOLD(float, second, s_, ROW_PLUS);                                                     \
+        ROW_FOLD_PLUS(float, first, f_, ROW_PLUS);                                                 \
+        ROW_FOLD_PLUS(float, second, s_, ROW_PLUS);                                                \
     } while (0)
 
 /* d1, d2 = sum of (x - near), sum of (x - near)^2 */
@@ -123,23 +123,23 @@ S_FN void deviations(const float *restrict x, ptrdiff_t n, float near, double *d
     *d2 = second;
 }
 
-/* Mean and summed squared deviation of a row that is read once. A block is measured around the mean
-   of its first elements; only when that turns out to be more than one standard deviation off (the
-   squares would cancel) it is measured again, around its mean, while it is in the first cache.
-   Blocks are merged by Chan's formula. */
+/* Mean and summed squared deviation of a row that is read once. A block is measured around zero;
+   only when its mean turns out to be more than one standard deviation off (the squares would
+   cancel, or are too large for a float) it is measured again, around its mean, while it is in the
+   first cache. Blocks are merged by Chan's formula. */
 static inline void moments(const float *x, ptrdiff_t n, double *mean, double *deviation)
 {
     double m = 0, s = 0;
     for (ptrdiff_t done = 0; done < n; done += ROW_BLOCK) {
         const float *p = x + done;
-        const ptrdiff_t b = ROW_MIN(n - done, ROW_BLOCK), few = ROW_MIN(b, ROW_LANES);
+        const ptrdiff_t b = ROW_MIN(n - done, ROW_BLOCK);
         const double share = 1.0 / (double)b;
-        float near = (float)(row_sum(p, few) * (few == ROW_LANES ? 1.0 / ROW_LANES : share));
+        float near = 0;
         double d1, d2, off;
         deviations(p, b, near, &d1, &d2);
         off = d1 * share;
-        if (!(2 * d1 * off <= d2)) {
-            near = (float)(row_sum(p, b) * share);
+        if (!(2 * d1 * off <= d2 && d2 < INFINITY)) {
+            near = (float)off;
             deviations(p, b, near, &d1, &d2);
             off = d1 * share;
         }

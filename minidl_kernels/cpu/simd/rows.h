@@ -27,25 +27,37 @@
 #endif
 
 /* Results past the caches: a store that would first read the line it overwrites, and push out what
-   is still needed, goes to memory directly. */
+   is still needed, goes to memory directly, in vectors as wide as there are. */
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
+#if defined(__AVX512F__)
+#define ROW_VECTOR 16 /* floats */
+#define ROW_STREAM(y, x) _mm512_stream_ps(y, _mm512_loadu_ps(x))
+#elif defined(__AVX__)
+#define ROW_VECTOR 8
+#define ROW_STREAM(y, x) _mm256_stream_ps(y, _mm256_loadu_ps(x))
+#else
+#define ROW_VECTOR 4
+#define ROW_STREAM(y, x) _mm_stream_ps(y, _mm_loadu_ps(x))
+#endif
 #define ROW_STREAMED ((size_t)1 << 21) /* floats */
-static inline void row_stream(float *y, const float *x, int n)
-{
-    for (int i = 0; i < n; i += 4) _mm_stream_ps(y + i, _mm_loadu_ps(x + i));
-}
 #define row_stream_end() _mm_sfence()
 #else
+#define ROW_VECTOR 1
+#define ROW_STREAM(y, x) (*(y) = *(x))
 #define ROW_STREAMED SIZE_MAX
-#define row_stream(y, x, n) memcpy(y, x, (n) * sizeof(float))
 #define row_stream_end() ((void)0)
 #endif
+static inline void row_stream(float *y, const float *x, int n)
+{
+    for (int i = 0; i < n; i += ROW_VECTOR) ROW_STREAM(y + i, x + i);
+}
 
 /* Is a result of N rows of C to be streamed? Its rows must then begin at aligned addresses. */
 static inline int row_streamed(const float *y, ptrdiff_t N, ptrdiff_t C)
 {
-    return (size_t)(N * C) >= ROW_STREAMED && C % 4 == 0 && (uintptr_t)y % 16 == 0;
+    return (size_t)(N * C) >= ROW_STREAMED && C % ROW_VECTOR == 0 &&
+           (uintptr_t)y % (ROW_VECTOR * sizeof(float)) == 0;
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
