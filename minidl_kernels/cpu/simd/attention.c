@@ -106,21 +106,22 @@ static void forward_task(const Attention *a, Forward *f, Index task)
     Index S = a->causal ? MIN(a->S, t0 + rows) : a->S;
     const float scale = a->scale * LOG2E;
     const int few = has_few_queries(a);
-    const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D,
-                               next_head(&a->q, a, b, h, a->H), &ldq);
-    memset(f->o, 0, (size_t)(rows * Ep) * sizeof(float));
+    const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D, &ldq);
+    const Index next_q = next_head(&a->q, a, b, h, a->H);
+    const Index next_k = next_head(&a->k, a, b, hk, a->Hk), next_v = next_head(&a->v, a, b, hk, a->Hk);
+    if (few || S == 0) /* else the first block of keys sets it */
+        memset(f->o, 0, (size_t)(rows * Ep) * sizeof(float));
     for (Index i = 0; i < rows; i++)
         f->m[i] = -INFINITY, f->l[i] = 0;
     for (Index s0 = 0; s0 < S; s0 += KEYS) {
         Index nk = MIN(KEYS, S - s0);
         const float *k = row(&a->k, b, hk, s0), *v = row(&a->v, b, hk, s0);
         if (!few)
-            pack_transposed(f->kt, k, a->k.t, nk, a->D, scale,
-                            next_head(&a->k, a, b, hk, a->Hk));
+            pack_transposed(f->kt, k, a->k.t, nk, a->D, scale);
         if (few && a->Dv % NR == 0)
             ldv = a->v.t;
         else
-            v = pack_rows(f->v, v, a->v.t, nk, a->Dv, next_head(&a->v, a, b, hk, a->Hk), &ldv);
+            v = pack_rows(f->v, v, a->v.t, nk, a->Dv, &ldv);
         for (Index i0 = a->causal ? MAX(0, (s0 - t0) / QUERIES * QUERIES) : 0; i0 < rows;
              i0 += QUERIES) {
             Index nq = MIN(QUERIES, rows - i0), off = a->causal ? t0 + i0 - s0 : FULL;
@@ -131,9 +132,16 @@ static void forward_task(const Attention *a, Forward *f, Index task)
             for (Index i = 0; i < nq; i++) {
                 float *s = f->s + i * KEYS;
                 Index seen = visible(i, nk, off);
+                if (next_q)
+                    prefetch_row(row(&a->q, b, h, t0 + i0 + i) + next_q, a->D);
+                if (next_k && i < nk) {
+                    prefetch_row(row(&a->k, b, hk, s0 + i) + next_k, a->D);
+                    prefetch_row(row(&a->v, b, hk, s0 + i) + next_v, a->Dv);
+                }
                 if (a->mask)
                     apply_mask(s, seen, a, b, h, t0 + i0 + i, s0);
-                Index n = fill_past(s, seen, nk, -INFINITY);
+                Index n = whole(seen);
+                fill(s, seen, n, -INFINITY);
                 softmax_row(s, n, f->m + i0 + i, f->l + i0 + i, f->o + (i0 + i) * Ep, Ep);
                 fill_past(s, n, nk, 0.0f);
                 if (a->dropout) {
@@ -145,7 +153,7 @@ static void forward_task(const Attention *a, Forward *f, Index task)
             if (few)
                 few_add_product(f->o, Ep, f->s, KEYS, v, ldv, nq, Ep, nk);
             else
-                add_product(f->o + i0 * Ep, Ep, f->s, KEYS, v, ldv, nq, Ep, nk, off);
+                add_product(f->o + i0 * Ep, Ep, f->s, KEYS, v, ldv, nq, Ep, nk, off, s0 > 0);
         }
     }
     store_forward(a, f, b, h, t0, rows);
@@ -209,22 +217,18 @@ static void prepare_head(const Attention *a, Backward *w, Index part, Index b, I
 {
     float *delta = w->delta + slot * a->T, *lse2 = w->lse2 + slot * a->T;
     float *rest = w->rest + slot * a->T;
-    Index next_g = next_head(&a->g, a, b, h, a->H), next_out = next_head(&a->out, a, b, h, a->H);
     for (Index t = 0; t < a->T; t++) {
         const float *g = row(&a->g, b, h, t), *out = row(&a->out, b, h, t);
         double lse = a->lse[(b * a->H + h) * a->T + t] / LN2;
-        prefetch_row(g + next_g, a->Dv);
-        prefetch_row(out + next_out, a->Dv);
         delta[t] = dot(g, out, a->Dv) * a->scale;
         lse2[t] = lse == -INFINITY ? INFINITY : (float)lse;
         rest[t] = lse == -INFINITY ? 0.0f : (float)(lse - lse2[t]);
     }
     if (!in_place(a->q.t, a->D))
-        copy_rows(w->q + slot * a->T * padded(a->D), row(&a->q, b, h, 0), a->q.t, a->T, a->D,
-                  next_head(&a->q, a, b, h, a->H));
+        copy_rows(w->q + slot * a->T * padded(a->D), row(&a->q, b, h, 0), a->q.t, a->T, a->D);
     if (!in_place(a->g.t, a->Dv))
-        copy_rows(w->g + slot * a->T * padded(a->Dv), row(&a->g, b, h, 0), a->g.t, a->T, a->Dv, 0);
-    for (Index t = 0, ld; a->dq.data && t < a->T; t++)
+        copy_rows(w->g + slot * a->T * padded(a->Dv), row(&a->g, b, h, 0), a->g.t, a->T, a->Dv);
+    for (Index t = 0, ld; a->dq.data && (a->parts > 1 || a->S == 0) && t < a->T; t++)
         memset(dq_rows(a, part, b, h, t, &ld), 0, (size_t)a->D * sizeof(float));
 }
 
@@ -249,13 +253,17 @@ INLINE void softmax_grad_row_dropout(float *p, float *dp, const float *keep, Ind
     }
 }
 
-/* One block of queries t0.. against one block of keys s0..: adds to dk, dv and to dq's rows. */
+/* One block of queries t0.. against one block of keys s0..: sets dk and dv, or adds to them, and
+ * adds to dq's rows, which the first keys set where there are no parts. */
 static void backward_block(const Attention *a, Backward *w, const float *k, Index ldk, Index part,
-                           Index b, Index h, Index slot, Index t0, Index s0)
+                           Index b, Index h, Index slot, Index t0, Index s0, int add)
 {
     Index nq = MIN(QUERIES, a->T - t0), nk = MIN(KEYS, a->S - s0), Dp = padded(a->D);
     Index Ep = padded(a->Dv), off = a->causal ? t0 - s0 : FULL, t = slot * a->T + t0, ld;
     const int scores = a->dq.data || a->dk.data;
+    const Index hk = h / (a->H / a->Hk), next_q = next_head(&a->q, a, b, h, a->H);
+    const Index next_g = next_head(&a->g, a, b, h, a->H), next_out = next_head(&a->out, a, b, h, a->H);
+    const Index next_k = next_head(&a->k, a, b, hk, a->Hk), next_v = next_head(&a->v, a, b, hk, a->Hk);
     const float *q = in_place(a->q.t, a->D) ? row(&a->q, b, h, t0) : w->q + t * Dp;
     const float *g = in_place(a->g.t, a->Dv) ? row(&a->g, b, h, t0) : w->g + t * Ep;
     if (has_few_queries(a))
@@ -268,24 +276,34 @@ static void backward_block(const Attention *a, Backward *w, const float *k, Inde
         float *p = w->p + i * KEYS, *ds = w->ds + i * KEYS;
         float lse2 = w->lse2[t + i], rest = w->rest[t + i], delta = w->delta[t + i];
         Index seen = visible(i, nk, off);
+        if (next_q) {
+            prefetch_row(row(&a->q, b, h, t0 + i) + next_q, a->D);
+            prefetch_row(row(&a->g, b, h, t0 + i) + next_g, a->Dv);
+            prefetch_row(row(&a->out, b, h, t0 + i) + next_out, a->Dv);
+        }
+        if (next_k && i < nk) {
+            prefetch_row(row(&a->k, b, hk, s0 + i) + next_k, a->D);
+            prefetch_row(row(&a->v, b, hk, s0 + i) + next_v, a->Dv);
+        }
         if (a->mask)
             apply_mask(p, seen, a, b, h, t0 + i, s0);
         if (a->dropout) {
             dropout_row(w->keep, seen, a, b, h, t0 + i, s0);
             softmax_grad_row_dropout(p, ds, w->keep, seen, lse2, rest, delta);
         } else {
-            softmax_grad_row(p, ds, padded(seen), lse2, rest, delta);
+            softmax_grad_row(p, ds, whole(seen), lse2, rest, delta);
         }
         fill_past(p, seen, nk, 0.0f);
         fill_past(ds, seen, nk, 0.0f);
     }
     if (a->dv.data)
-        add_product_t(w->dv, Ep, w->p, KEYS, g, Ep, nk, Ep, nq, off);
+        add_product_t(w->dv, Ep, w->p, KEYS, g, Ep, nk, Ep, nq, off, add);
     if (a->dk.data)
-        add_product_t(w->dk, Dp, w->ds, KEYS, q, Dp, nk, Dp, nq, off);
+        add_product_t(w->dk, Dp, w->ds, KEYS, q, Dp, nk, Dp, nq, off, add);
     if (a->dq.data) {
         float *dq = dq_rows(a, part, b, h, t0, &ld);
-        add_product(dq, ld, w->ds, KEYS, k, ldk, nq, a->D, nk, off);
+        add_product(dq, ld, w->ds, KEYS, k, ldk, nq, a->D, nk, off,
+                    a->parts > 1 || s0 > 0);
     }
 }
 
@@ -306,16 +324,17 @@ static void backward_task(const Attention *a, Backward *w, Index task)
     for (Index s0 = part * KEYS; s0 < a->S; s0 += a->parts * KEYS) {
         Index nk = MIN(KEYS, a->S - s0), t_first = a->causal ? s0 / QUERIES * QUERIES : 0;
         const float *k_rows = row(&a->k, b, hk, s0);
-        pack_transposed(w->kt, k_rows, a->k.t, nk, a->D, a->scale * LOG2E,
-                        next_head(&a->k, a, b, hk, a->Hk));
-        pack_transposed(w->vt, row(&a->v, b, hk, s0), a->v.t, nk, a->Dv, a->scale,
-                        next_head(&a->v, a, b, hk, a->Hk));
-        const float *k = pack_rows(w->k, k_rows, a->k.t, nk, a->D, 0, &ldk);
-        memset(w->dk, 0, (size_t)(KEYS * Dp) * sizeof(float));
-        memset(w->dv, 0, (size_t)(KEYS * Ep) * sizeof(float));
+        pack_transposed(w->kt, k_rows, a->k.t, nk, a->D, a->scale * LOG2E);
+        pack_transposed(w->vt, row(&a->v, b, hk, s0), a->v.t, nk, a->Dv, a->scale);
+        const float *k = pack_rows(w->k, k_rows, a->k.t, nk, a->D, &ldk);
+        if (t_first >= a->T) { /* nobody looks at these keys */
+            memset(w->dk, 0, (size_t)(KEYS * Dp) * sizeof(float));
+            memset(w->dv, 0, (size_t)(KEYS * Ep) * sizeof(float));
+        }
         for (Index slot = 0; slot < group; slot++)
             for (Index t0 = t_first; t0 < a->T; t0 += QUERIES)
-                backward_block(a, w, k, ldk, part, b, hk * group + slot, slot, t0, s0);
+                backward_block(a, w, k, ldk, part, b, hk * group + slot, slot, t0, s0,
+                               slot > 0 || t0 > t_first);
         store_rows(&a->dk, w->dk, Dp, b, hk, s0, nk, a->D);
         store_rows(&a->dv, w->dv, Ep, b, hk, s0, nk, a->Dv);
     }

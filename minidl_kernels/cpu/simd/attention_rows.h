@@ -80,15 +80,14 @@ static void dropout_row(float *keep, Index n, const Attention *a, Index b, Index
     }
 }
 
-/* Columns of row i that it may see, and the end of those that later products may read. */
+/* Columns of row i that it may see, and the end of the vectors that hold them */
 INLINE Index visible(Index i, Index n, Index off) { return MAX(0, MIN(n, i + off + 1)); }
+INLINE Index whole(Index seen) { return (seen + LANES - 1) / LANES * LANES; }
 
-/* Everything past `seen` that the row's vector loops or a neighbouring tile touch */
-INLINE Index fill_past(float *s, Index seen, Index n, float value)
+/* Everything past `seen` that a later product touches, in a neighbouring tile too */
+INLINE void fill_past(float *s, Index seen, Index n, float value)
 {
-    Index end = MIN(padded(n), padded(seen) + NR);
-    fill(s, seen, end, value);
-    return padded(seen);
+    fill(s, seen, MIN(padded(n), padded(seen) + NR), value);
 }
 
 #endif

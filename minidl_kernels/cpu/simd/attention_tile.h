@@ -47,6 +47,19 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
     }
 }
 
+/* C = A @ B for MR rows and the first LANES columns of a panel */
+INLINE void half_tile(Index K, const float *a, Index lda, const float *b, float *c, Index ldc)
+{
+    Vec acc[MR] = {{0}};
+    for (Index k = 0; k < K; k++, b += NR)
+#pragma GCC unroll 6
+        for (int r = 0; r < MR; r++)
+            acc[r] += a[r * lda + k] * *(const Vec *)b;
+#pragma GCC unroll 6
+    for (int r = 0; r < MR; r++)
+        *(Vec *)(c + r * ldc) = acc[r];
+}
+
 /* x[0] + ... + x[n - 1]; n is a multiple of LANES */
 INLINE float sum(const float *x, Index n)
 {
@@ -179,6 +192,11 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
             c[r * ldc + j] = acc[r][j];
 }
 
+INLINE void half_tile(Index K, const float *a, Index lda, const float *b, float *c, Index ldc)
+{
+    tile(MR, K, a, lda, 1, b, NR, c, ldc, 0);
+}
+
 INLINE float sum(const float *x, Index n)
 {
     float s = 0;
@@ -278,29 +296,32 @@ INLINE void tile_edge(int rows, Index cols, Index K, const float *a, Index rs, I
         memcpy(c + r * ldc, edge + r * NR, (size_t)cols * sizeof(float));
 }
 
-/* C = A @ B in the tiles that hold some j <= i + off; the others are left as they are */
+/* C = A @ B in the tiles, or halves, that hold some j <= i + off; the others are left as they are */
 static void scores_product(float *c, Index ldc, const float *a, Index lda, const float *b,
                            Index M, Index N, Index K, Index off)
 {
     for (Index j = 0; j < N; j += NR)
         for (Index i = 0; i < M; i += MR) {
             int rows = (int)MIN(MR, M - i);
-            if (j < i + rows + off)
+            Index seen = i + rows + off - j;
+            if (seen > LANES || (seen > 0 && rows < MR))
                 tile_rows(rows, K, a + i * lda, lda, 1, b + j * K, NR, c + i * ldc + j, ldc, 0);
+            else if (seen > 0)
+                half_tile(K, a + i * lda, lda, b + j * K, c + i * ldc + j, ldc);
         }
 }
 
-/* C += A @ B where a[i, k] = 0 for k > i + off */
+/* C = A @ B, or C += A @ B with `add`, where a[i, k] = 0 for k > i + off */
 static void add_product(float *c, Index ldc, const float *a, Index lda, const float *b, Index ldb,
-                        Index M, Index N, Index K, Index off)
+                        Index M, Index N, Index K, Index off, int add)
 {
     for (Index j = 0; j < N; j += NR)
         for (Index i = 0; i < M; i += MR) {
             int rows = (int)MIN(MR, M - i);
-            Index depth = MIN(K, i + rows + off);
-            if (depth > 0)
+            Index depth = MAX(0, MIN(K, i + rows + off));
+            if (depth > 0 || !add)
                 tile_edge(rows, N - j, depth, a + i * lda, lda, 1, b + j, ldb, c + i * ldc + j,
-                          ldc, 1);
+                          ldc, add);
         }
 }
 
@@ -335,33 +356,26 @@ static void few_add_product(float *c, Index ldc, const float *a, Index lda, cons
     }
 }
 
-/* C += A.T @ B where a[k, i] = 0 for i > k + off */
+/* C = A.T @ B, or C += A.T @ B with `add`, where a[k, i] = 0 for i > k + off */
 static void add_product_t(float *c, Index ldc, const float *a, Index lda, const float *b,
-                          Index ldb, Index M, Index N, Index K, Index off)
+                          Index ldb, Index M, Index N, Index K, Index off, int add)
 {
     for (Index j = 0; j < N; j += NR)
         for (Index i = 0; i < M; i += MR) {
-            Index first = MAX(0, i - off);
-            if (first < K)
+            Index first = MIN(K, MAX(0, i - off));
+            if (first < K || !add)
                 tile_edge((int)MIN(MR, M - i), N - j, K - first, a + first * lda + i, 1, lda,
-                          b + first * ldb + j, ldb, c + i * ldc + j, ldc, 1);
+                          b + first * ldb + j, ldb, c + i * ldc + j, ldc, add);
         }
 }
 
-/* Rows of a head lie apart in the packed projection, and short ones end before the CPU has seen a
- * stream in them: while they are read here, those of the next head, `ahead` of them, are asked
- * for. */
-
 /* y: panels of NR rows of x, transposed: y[j / NR, d, j % NR] = x[j, d] * scale, zeros past n */
-static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale,
-                            Index ahead)
+static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index D, float scale)
 {
     for (Index j = 0; j < n; j += NR, y += D * NR) {
         Index rows = MIN(NR, n - j), whole = rows / LANES * LANES, deep = D / 4 * 4;
         if (rows < NR)
             memset(y, 0, (size_t)(D * NR) * sizeof(float));
-        for (Index r = 0; ahead && r < rows; r++)
-            prefetch_row(x + (j + r) * ldx + ahead, D);
         for (Index r = 0; r < whole; r += LANES)
             for (Index d = 0; d < deep; d += 4)
                 transpose_lines(x + (j + r) * ldx + d, ldx, scale, y + d * NR + r);
@@ -379,12 +393,10 @@ static void pack_transposed(float *y, const float *x, Index ldx, Index n, Index 
 INLINE int in_place(Index ldx, Index D) { return ldx == D && D % NR == 0; }
 
 /* y [n, padded(D)] = x [n, D], zeros past D */
-static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D, Index ahead)
+static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D)
 {
     Index ld = padded(D), whole = D / LANES * LANES;
     for (Index j = 0; j < n; j++, x += ldx, y += ld) {
-        if (ahead)
-            prefetch_row(x + ahead, D);
         for (Index d = 0; d < whole; d += LANES)
             copy_lanes(y + d, x + d);
         for (Index d = whole; d < ld; d++)
@@ -393,13 +405,12 @@ static void copy_rows(float *y, const float *x, Index ldx, Index n, Index D, Ind
 }
 
 /* Rows of x that the products can read: x itself, or its copy in y */
-static const float *pack_rows(float *y, const float *x, Index ldx, Index n, Index D, Index ahead,
-                              Index *ld)
+static const float *pack_rows(float *y, const float *x, Index ldx, Index n, Index D, Index *ld)
 {
     *ld = padded(D);
     if (in_place(ldx, D))
         return x;
-    copy_rows(y, x, ldx, n, D, ahead);
+    copy_rows(y, x, ldx, n, D);
     return y;
 }
 

@@ -47,9 +47,26 @@ INLINE void pack_panel(float *y, const int width, const float *x, Index line, In
             y[k * width + i] = from[i][k];
 }
 
+/* A line of `panels` panels of `width`, MR or NR, each to its own. Six floats are copied as eight
+ * where `over` says that two more may be read and written. */
+INLINE void pack_line(float *to, const int width, const float *from, Index panels, Index panel_size,
+                      const int over)
+{
+    for (Index panel = 0; panel < panels; panel++, from += width, to += panel_size)
+        if (width % LANES == 0)
+#pragma GCC unroll 2
+            for (int i = 0; i < width; i += LANES)
+                *(Vec *)(to + i) = *(const Vec *)(from + i);
+        else if (over)
+            *(Vec8 *)to = *(const Vec8 *)from;
+        else
+            memcpy(to, from, (size_t)width * sizeof(float));
+}
+
 /* Whole panels of `width` lines that lie side by side in memory, `step` apart along K: some panels
  * at a time, so that a line of the cache that is fetched is used up. Rows this far apart are not
- * foreseen by the hardware, so they are asked for AHEAD. */
+ * foreseen by the hardware, so they are asked for AHEAD. What the copy of a line writes past its
+ * end is overwritten by the next one. */
 INLINE void pack_side_by_side(float *y, const int width, const float *x, Index step, Index panels,
                               Index depth, Index panel_size)
 {
@@ -57,17 +74,12 @@ INLINE void pack_side_by_side(float *y, const int width, const float *x, Index s
         Index count = MIN(TOGETHER, panels - first);
         const float *from = x + first * width;
         float *to = y + first * panel_size;
-        for (Index k = 0; k < depth; k++, from += step, to += width) {
+        for (Index k = 0; k + 1 < depth; k++, from += step, to += width) {
             for (Index ahead = 0; ahead < count * width; ahead += 16)
                 __builtin_prefetch(from + AHEAD * step + ahead);
-            for (Index panel = 0; panel < count; panel++)
-#pragma GCC unroll 8
-                for (int i = 0; i < width; i += 4) {
-                    int at = MIN(i, width - 4);
-                    *(Vec4 *)(to + panel * panel_size + at) =
-                        *(const Vec4 *)(from + panel * width + at);
-                }
+            pack_line(to, width, from, count, panel_size, 1);
         }
+        pack_line(to, width, from, count, panel_size, 0);
     }
 }
 
