@@ -107,8 +107,6 @@ static void forward_task(const Attention *a, Forward *f, Index task)
     const float scale = a->scale * LOG2E;
     const int few = has_few_queries(a);
     const float *q = pack_rows(f->q, row(&a->q, b, h, t0), a->q.t, rows, a->D, &ldq);
-    const Index next_q = next_head(&a->q, a, b, h, a->H);
-    const Index next_k = next_head(&a->k, a, b, hk, a->Hk), next_v = next_head(&a->v, a, b, hk, a->Hk);
     if (few || S == 0) /* else the first block of keys sets it */
         memset(f->o, 0, (size_t)(rows * Ep) * sizeof(float));
     for (Index i = 0; i < rows; i++)
@@ -132,11 +130,10 @@ static void forward_task(const Attention *a, Forward *f, Index task)
             for (Index i = 0; i < nq; i++) {
                 float *s = f->s + i * KEYS;
                 Index seen = visible(i, nk, off);
-                if (next_q)
-                    prefetch_row(row(&a->q, b, h, t0 + i0 + i) + next_q, a->D);
-                if (next_k && i < nk) {
-                    prefetch_row(row(&a->k, b, hk, s0 + i) + next_k, a->D);
-                    prefetch_row(row(&a->v, b, hk, s0 + i) + next_v, a->Dv);
+                ask_next(&a->q, a, b, h, a->H, t0 + i0 + i, a->D);
+                if (i < nk) {
+                    ask_next(&a->k, a, b, hk, a->Hk, s0 + i, a->D);
+                    ask_next(&a->v, a, b, hk, a->Hk, s0 + i, a->Dv);
                 }
                 if (a->mask)
                     apply_mask(s, seen, a, b, h, t0 + i0 + i, s0);
@@ -261,9 +258,7 @@ static void backward_block(const Attention *a, Backward *w, const float *k, Inde
     Index nq = MIN(QUERIES, a->T - t0), nk = MIN(KEYS, a->S - s0), Dp = padded(a->D);
     Index Ep = padded(a->Dv), off = a->causal ? t0 - s0 : FULL, t = slot * a->T + t0, ld;
     const int scores = a->dq.data || a->dk.data;
-    const Index hk = h / (a->H / a->Hk), next_q = next_head(&a->q, a, b, h, a->H);
-    const Index next_g = next_head(&a->g, a, b, h, a->H), next_out = next_head(&a->out, a, b, h, a->H);
-    const Index next_k = next_head(&a->k, a, b, hk, a->Hk), next_v = next_head(&a->v, a, b, hk, a->Hk);
+    const Index hk = h / (a->H / a->Hk);
     const float *q = in_place(a->q.t, a->D) ? row(&a->q, b, h, t0) : w->q + t * Dp;
     const float *g = in_place(a->g.t, a->Dv) ? row(&a->g, b, h, t0) : w->g + t * Ep;
     if (has_few_queries(a))
@@ -276,14 +271,12 @@ static void backward_block(const Attention *a, Backward *w, const float *k, Inde
         float *p = w->p + i * KEYS, *ds = w->ds + i * KEYS;
         float lse2 = w->lse2[t + i], rest = w->rest[t + i], delta = w->delta[t + i];
         Index seen = visible(i, nk, off);
-        if (next_q) {
-            prefetch_row(row(&a->q, b, h, t0 + i) + next_q, a->D);
-            prefetch_row(row(&a->g, b, h, t0 + i) + next_g, a->Dv);
-            prefetch_row(row(&a->out, b, h, t0 + i) + next_out, a->Dv);
-        }
-        if (next_k && i < nk) {
-            prefetch_row(row(&a->k, b, hk, s0 + i) + next_k, a->D);
-            prefetch_row(row(&a->v, b, hk, s0 + i) + next_v, a->Dv);
+        ask_next(&a->q, a, b, h, a->H, t0 + i, a->D);
+        ask_next(&a->g, a, b, h, a->H, t0 + i, a->Dv);
+        ask_next(&a->out, a, b, h, a->H, t0 + i, a->Dv);
+        if (i < nk) {
+            ask_next(&a->k, a, b, hk, a->Hk, s0 + i, a->D);
+            ask_next(&a->v, a, b, hk, a->Hk, s0 + i, a->Dv);
         }
         if (a->mask)
             apply_mask(p, seen, a, b, h, t0 + i, s0);

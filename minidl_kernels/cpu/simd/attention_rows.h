@@ -26,6 +26,17 @@ static Index next_head(const AttentionRows *x, const Attention *a, Index b, Inde
     return b + 1 < a->B ? x->b - h * x->h : 0;
 }
 
+/* Rows of a head lie apart in the packed projection, and short ones end before the CPU has seen a
+ * stream in them. So while the softmax of a row is computed, row t of the next head is asked for:
+ * one at a time, for the CPU waits once too many are on their way. */
+INLINE void ask_next(const AttentionRows *x, const Attention *a, Index b, Index h, Index heads,
+                     Index t, Index width)
+{
+    Index ahead = next_head(x, a, b, h, heads);
+    if (ahead)
+        prefetch_row(row(x, b, h, t) + ahead, width);
+}
+
 /* 2^x for x <= 0, and 0 below 2^-126, to 2 ulp; NaN stays NaN. Half the work of s_exp2, which must
  * also serve large and subnormal results. */
 INLINE float exp2_down(float x)

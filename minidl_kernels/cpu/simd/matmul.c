@@ -15,6 +15,7 @@
 #include "matmul_pack.h"
 
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first two caches */
+#define NEAR ((Index)128 << 10) /* floats of B that stay in the second-level cache */
 #define NARROW 256 /* columns for which the rows of A are not packed */
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
@@ -116,11 +117,12 @@ static void multiply_panels(const Product *p, float *c, const float *a, Index m,
                             Index end, Index k, Index depth)
 {
     Index slice = (depth * NR * MR / m + 15) / 16 * 16;
+    const int far = (p->last - p->first) * p->k > NEAR;
     for (Index j = column; j < end; j += NR) {
         const float *b = p->packed + (j - p->first) * p->k + k * NR, *next = b + NR * p->k;
         for (Index i = 0; i < m; i += MR, next += slice) {
             const float *bias = p->bias ? p->bias + j : NULL;
-            if (j + NR < end)
+            if (far && j + NR < end)
                 for (Index ahead = 0; ahead < slice; ahead += 16)
                     __builtin_prefetch(next + ahead, 0, 2);
             if (m - i >= MR && end - j >= NR)
