@@ -16,7 +16,9 @@
 
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first two caches */
 #define NEAR ((Index)128 << 10) /* floats of B that stay in the second-level cache */
-#define NARROW 256 /* columns for which the rows of A are not packed */
+#define NARROW 256 /* columns for which the rows of A are not packed, */
+#define APART 512 /* unless they lie side by side and so far apart along K that a cache has few
+                     places for them */
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
 /* C[rows, vectors of columns] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a
@@ -59,11 +61,14 @@ static void whole_tile(float *c, Index ldc, const float *a, const float *b, Inde
     micro(MR, 2, c, ldc, a, 1, MR, b, depth, add, bias);
 }
 
-/* The same from rows of A where they are */
-static void unpacked_tile(float *c, Index ldc, const float *a, Index row, const float *b,
+/* The same from rows of A where they are, one after the other or side by side */
+static void unpacked_tile(float *c, Index ldc, const float *a, Index row, Index col, const float *b,
                           Index depth, int add, const float *bias)
 {
-    micro(MR, 2, c, ldc, a, row, 1, b, depth, add, bias);
+    if (col == 1)
+        micro(MR, 2, c, ldc, a, row, 1, b, depth, add, bias);
+    else
+        micro(MR, 2, c, ldc, a, 1, col, b, depth, add, bias);
 }
 
 /* As much of a tile as `rows` and `cols` need */
@@ -143,8 +148,8 @@ static Index multiply_unpacked(const Product *p, Index row, Index m, Index colum
     Index i = 0;
     for (; i + MR <= m; i += MR)
         for (Index j = column; j + NR <= end; j += NR)
-            unpacked_tile(p->c + (row + i) * p->n + j, p->n, p->a + (row + i) * p->a_row + k,
-                          p->a_row, p->packed + (j - p->first) * p->k + k * NR, depth, k > 0,
+            unpacked_tile(p->c + (row + i) * p->n + j, p->n,
+                          p->a + (row + i) * p->a_row + k * p->a_col, p->a_row, p->a_col, p->packed + (j - p->first) * p->k + k * NR, depth, k > 0,
                           p->bias ? p->bias + j : NULL);
     return i;
 }
@@ -170,7 +175,7 @@ static void multiply_tiles(const Product *p, float *a, Index begin, Index end)
         Index row = tile_row(p, t / across(p)), m = tile_row(p, t / across(p) + 1) - row;
         Index column = p->first + t % across(p) * p->columns;
         Index end_column = MIN(column + p->columns, p->last), width = end_column - column;
-        int in_place = p->a_col == 1 && width <= NARROW && width % NR == 0;
+        int in_place = p->a_col < APART && width <= NARROW && width % NR == 0;
         for (Index k = 0; k < p->k && m > 0; k += most) {
             Index depth = MIN(most, p->k - k), done = 0;
             if (in_place)

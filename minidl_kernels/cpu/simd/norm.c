@@ -8,10 +8,16 @@ static inline ptrdiff_t group_of(ptrdiff_t C)
     return C <= 1024 ? GROUP : 1;
 }
 
+/* Rows so short that the first cache holds the next group too */
+static inline int is_near(ptrdiff_t C)
+{
+    return C <= 256;
+}
+
 /* y[i] = TERM(i) for 0 <= i < n, and FETCH(i) once every STRIDE elements: what the next rows need is
    asked for a little at a time, since the CPU can only wait for a few lines at once. A result too
    large for the caches is streamed past them. */
-#define STRIDE 64
+#define STRIDE 128
 #define IN_STRIDES(y, n, streamed, TERM, FETCH)                                                    \
     do {                                                                                           \
         ptrdiff_t i_ = 0;                                                                          \
@@ -182,7 +188,7 @@ static void layer_norm(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             job->rstd[first + r] = rstd;
             const ptrdiff_t ahead = first + r + group < end ? group * C : 0;
 #define TERM(i) (((x[i] - near) * rstd + rest) * w[i] + b[i])
-#define FETCH(i) ROW_PREFETCH(x + ahead + (i), STRIDE)
+#define FETCH(i) ROW_PREFETCH(x + ahead + (i), STRIDE, is_near(C))
             IN_STRIDES(y, C, streamed, TERM, FETCH);
 #undef TERM
 #undef FETCH
@@ -276,8 +282,8 @@ S_FN void grad_x(const NormGradJob *job, ptrdiff_t r, int centred, float sum, fl
 #define TERM(i) ((g[i] * w[i] - a - (x[i] - mean) * b) * rstd)
 #define FETCH(i)                                                                                   \
     do {                                                                                           \
-        ROW_PREFETCH(g + ahead + (i), STRIDE);                                                     \
-        ROW_PREFETCH(x + ahead + (i), STRIDE);                                                     \
+        ROW_PREFETCH(g + ahead + (i), STRIDE, is_near(C));                                         \
+        ROW_PREFETCH(x + ahead + (i), STRIDE, is_near(C));                                         \
     } while (0)
     IN_STRIDES(dx, C, streamed, TERM, FETCH);
 #undef TERM

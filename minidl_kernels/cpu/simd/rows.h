@@ -18,12 +18,16 @@
 #define ROW_BLOCK 4096
 #define ROW_MIN(a, b) ((a) < (b) ? (a) : (b))
 
-/* Ask for n floats that are read soon: a short row ends before the CPU has seen a stream in it. */
+/* Ask for n floats that are read soon: a short row ends before the CPU has seen a stream in it.
+   `near` says that the first cache has room for them, else they come to the second. */
 #if defined(__GNUC__)
-#define ROW_PREFETCH(p, n)                                                                         \
-    for (ptrdiff_t f_ = 0; f_ < (n); f_ += 16) __builtin_prefetch((p) + f_)
+#define ROW_PREFETCH(p, n, near)                                                                   \
+    for (ptrdiff_t f_ = 0; f_ < (n); f_ += 16) {                                                   \
+        if (near) __builtin_prefetch((p) + f_);                                                    \
+        else __builtin_prefetch((p) + f_, 0, 2);                                                   \
+    }
 #else
-#define ROW_PREFETCH(p, n) ((void)0)
+#define ROW_PREFETCH(p, n, near) ((void)0)
 #endif
 
 /* Results past the caches: a store that would first read the line it overwrites, and push out what
