@@ -41,7 +41,7 @@ typedef void (*Task)(void *ctx, Py_ssize_t begin, Py_ssize_t end);
 
 enum { MOST = 255, FEW = 6 };   /* threads beside the caller; light pieces that wake nobody */
 static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, BRIEF = 200e-6,
-                    ALONE = 5e-3, LONG_ALONE = 0.4;
+                    ALONE = 5e-3, LONG_ALONE = 0.4, TRUST = 0.1;
 
 /* The piece of a share to take next. */
 typedef struct {
@@ -62,7 +62,8 @@ static struct {
     Py_ssize_t n, grain;
     int pieces, shares;
     unsigned long owner;       /* the thread whose job is in the pool, or 0 */
-    double alone, alone_until, late;
+    double alone, alone_until;
+    double undisturbed;        /* seconds of jobs since a thread was last kept from running */
     char a[64];
     Atomic open, helpers;      /* the number of the open job, 0 when closed; threads it may have */
     char b[64];
@@ -204,12 +205,14 @@ static double pool_close(double patience)
 }
 
 /* A thread was kept from running: other processes want the cores. Compute alone for a time,
-   longer each time that the next attempt fails too. */
+   longer each time that the next attempt fails soon too. Soon is counted in the time of jobs: a
+   program that pauses, or computes in bursts, has not seen the other process go. */
 static void pool_late(double now)
 {
-    pool.alone = now - pool.late > 2 * LONG_ALONE ? ALONE : 2 * pool.alone;
+    pool.alone = pool.undisturbed > TRUST ? ALONE : 4 * pool.alone;
+    if (pool.alone < ALONE) pool.alone = ALONE;
     if (pool.alone > LONG_ALONE) pool.alone = LONG_ALONE;
-    pool.late = now;
+    pool.undisturbed = 0;
     pool.alone_until = now + pool.alone;
 }
 
@@ -249,7 +252,7 @@ static int pool_alone(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, doub
 static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads, int light)
 {
     Py_ssize_t pieces = n / grain + (n % grain != 0);
-    double now = pool_clock(), polled = now, began = now, longest = 0;
+    double now = pool_clock(), polled = now, began = now, longest = 0, start = now;
     int wake = !light || pieces > FEW, stop = 0, helpers = 0, i;
     if (pieces < INT_MAX - 2 * MOST)        /* each thread counts one piece too many */
         helpers = pool_take((pieces < threads ? (int)pieces : threads) - 1, wake, now);
@@ -271,6 +274,7 @@ static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int th
         }
         began = now;
     }
+    pool.undisturbed += began - start;
     if (pool_close(2 * longest + PATIENCE)) pool_late(pool_clock());
     pool.owner = 0;
     atomic_set(&pool.taken, 0);
