@@ -80,9 +80,28 @@ def overwrite(Tensor self, str name, values):
     return self
 
 
-def written(Tensor self, str name):
-    """Note that a kernel has just written into a tensor's memory."""
-    mark_written(self.array, name)
+def written(list tensors, str name):
+    """Note that a kernel has just written into the memory of these tensors."""
+    for tensor in tensors:
+        mark_written((<Tensor?>tensor).array, name)
+
+
+def updater_of(Tensor self):
+    """The backend that updates a tensor in place: its device's, the compiled kernels for plain
+    float32 memory, NumPy for every other dtype and for views."""
+    if not cnp.PyArray_Check(self.array):
+        return self.array.backend
+    if plain(self.array) and cnp.PyArray_ISWRITEABLE(<cnp.ndarray>self.array):
+        return HOST
+    return EXACT
+
+
+def by_updater(tensors):
+    """{backend: [tensors that it updates, in their order]}"""
+    cdef dict groups = {}
+    for tensor in tensors:
+        groups.setdefault(updater_of(tensor), []).append(tensor)
+    return groups
 
 
 def rebase(Tensor self, Tensor out, str name):

@@ -227,7 +227,7 @@ def __setitem__(self, index_, value):
         rebase(self, index_put(self, value, key, gather), "x[...] = value")
     else:
         write(self.array, value.array if isinstance(value, Tensor) else value, key, gather)
-        written(self, "x[...] = value")
+        written([self], "x[...] = value")
 
 
 TensorMethods.__getitem__ = __getitem__

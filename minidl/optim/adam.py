@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from minidl import ops
-from minidl._core import Tensor
+from minidl._core import Tensor, by_updater, written
 
-from .fused import by_backend, gradients, mark_written
+from .fused import gradients
 from .optimizer import Optimizer, Params
 from .options import check_betas, check_not_negative, refuse
 
@@ -70,7 +70,7 @@ class Adam(Optimizer):
             if group["amsgrad"]:
                 self._amsgrad(group, together, step)
                 continue
-            for backend, some in by_backend(together).items():
+            for backend, some in by_updater(together).items():
                 self._fused(backend, group, some, step)
 
     def _first_state(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Adam(Optimizer):
             group["decoupled_weight_decay"],
             group["maximize"],
         )
-        mark_written(params, f"step of {type(self).__name__}")
+        written(params, f"step of {type(self).__name__}")
 
     def _amsgrad(self, group: dict[str, Any], params: list[Tensor], step: int) -> None:
         (beta1, beta2), lr, decay = group["betas"], float(group["lr"]), group["weight_decay"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from minidl import ops
-from minidl._core import Tensor
+from minidl._core import Tensor, by_updater, written
 
-from .fused import by_backend, gradients, mark_written
+from .fused import gradients
 from .optimizer import Optimizer, Params
 from .options import check_betas, check_not_negative
 
@@ -44,7 +44,7 @@ class Lion(Optimizer):
         for param in params:
             if param not in self.state:
                 self.state[param] = {"exp_avg": ops.zeros_like(param)}
-        for backend, some in by_backend(params).items():
+        for backend, some in by_updater(params).items():
             backend.lion_(
                 [param.array for param in some],
                 gradients(some),
@@ -54,4 +54,4 @@ class Lion(Optimizer):
                 group["weight_decay"],
                 group["maximize"],
             )
-            mark_written(some, "step of Lion")
+            written(some, "step of Lion")

@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 from minidl import ops
-from minidl._core import Tensor
+from minidl._core import Tensor, updater_of, written
 
 from .adam import Adam
-from .fused import backend_of, mark_written
 from .optimizer import Optimizer, Params
 from .options import check_not_negative
 
@@ -121,7 +120,7 @@ class Muon(Adam):
             return
         alike: dict[Any, list[Tensor]] = {}
         for param in params:
-            alike.setdefault((param.shape, param.dtype, backend_of(param)), []).append(param)
+            alike.setdefault((param.shape, param.dtype, updater_of(param)), []).append(param)
         for (shape, _, backend), some in alike.items():
             self._step_together(group, some, backend, _scale(group["adjust_lr_fn"], *shape))
 
@@ -145,7 +144,7 @@ class Muon(Adam):
             False,
             False,
         )
-        mark_written(params, "step of Muon")
+        written(params, "step of Muon")
 
     def _buffer(self, params: list[Tensor]) -> Tensor:
         """The momentum of matrices of one shape as one tensor, which their states show parts of."""

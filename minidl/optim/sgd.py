@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from minidl import ops
-from minidl._core import Tensor
+from minidl._core import Tensor, by_updater, written
 
-from .fused import by_backend, gradients, mark_written
+from .fused import gradients
 from .optimizer import Optimizer, Params
 from .options import check_not_negative, refuse
 
@@ -61,7 +61,7 @@ class SGD(Optimizer):
             fresh = {id(param) for param in new}
             parts = [(new, True), ([p for p in params if id(p) not in fresh], False)]
         for some, first in parts:
-            for backend, together in by_backend(some).items():
+            for backend, together in by_updater(some).items():
                 self._fused(backend, group, together, first)
 
     def _buffer(self, param: Tensor) -> Tensor | None:
@@ -83,4 +83,4 @@ class SGD(Optimizer):
             first,
             group["maximize"],
         )
-        mark_written(params, "step of SGD")
+        written(params, "step of SGD")

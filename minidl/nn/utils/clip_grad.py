@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 
 from minidl import ops
-from minidl._core import Tensor
+from minidl._core import Tensor, by_updater, written
 from minidl.grad_mode import no_grad
-from minidl.optim.fused import by_backend, mark_written
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -21,7 +20,7 @@ def _euclidean(tensors: list[Tensor]) -> Tensor:
 
     That of tensors on one device stays there: nobody waits for it.
     """
-    groups = by_backend(tensors)
+    groups = by_updater(tensors)
     if len(groups) == 1 and tensors[0].device != "cpu":
         (backend,) = groups
         return Tensor(backend.norm_of([backend.contiguous(t.array) for t in tensors]))
@@ -76,18 +75,18 @@ def clip_grads_with_norm_(
     >>> norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
     >>> nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, norm)
     """
-    groups = by_backend(_gradients(parameters))
+    groups = by_updater(_gradients(parameters))
     for backend in list(groups):
         if total_norm.device != "cpu" and backend is total_norm.array.backend:
             grads = groups.pop(backend)
             backend.clip_([grad.array for grad in grads], total_norm.array, max_norm)
-            mark_written(grads, "clip_grad_norm_")
+            written(grads, "clip_grad_norm_")
     scale = max_norm / (total_norm.item() + 1e-6) if groups else 1
     if scale >= 1:
         return
     for backend, grads in groups.items():
         backend.scale_([grad.array for grad in grads], scale)
-        mark_written(grads, "clip_grad_norm_")
+        written(grads, "clip_grad_norm_")
 
 
 def clip_grad_norm_(
