@@ -17,8 +17,9 @@
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first two caches */
 #define NEAR ((Index)128 << 10) /* floats of B that stay in the second-level cache */
 #define NARROW 256 /* columns for which the rows of A are not packed, */
-#define APART 512 /* unless they lie side by side and so far apart along K that a cache has few
-                     places for them */
+/* unless they lie side by side: then only where they are not so far apart along K that a cache has
+ * few places for them, and where wide panels of B do not read them too often */
+#define APART (LANES == 16 ? 512 : 2)
 #define WIDE (8 * LANES) /* columns of a piece of a product of few rows */
 
 /* C[rows, vectors of columns] (+)= A @ B + bias, element (r, k) of A at a[r * row + k * col], B a
