@@ -39,10 +39,11 @@ class Session:
         """The peers that run a case, minidl first; its own variants always take part."""
         return [peer for peer in case.builders if peer in self.peers or peer not in OPTIONAL]
 
-    def time(self, topic, index, threads, peers):
+    def time(self, topic, index, threads, peers, seconds=None):
         """{peer: Timing} of one case; raises Failed when one of them could not run it."""
         entrants = {peer: self.workers.get(peer, threads) for peer in peers}
-        timings, failures = interleave(entrants, topic, index, self.seconds, self.rounds)
+        timings, failures = interleave(entrants, topic, index, seconds or self.seconds,
+                                       self.rounds)
         if failures:
             raise Failed(str(failures))
         return timings

@@ -2,12 +2,14 @@
 
 Scaling is the time on one thread over the time on n, both measured in turn. The neighbour is a
 process that keeps one core busy; mean times beside it over mean times in quiet, on two threads
-or more.
+or more, in turns of half a second at least: one or two steps after a pause would tell how the
+system places a process that wakes up, not how training goes on.
 """
 
 import subprocess
 import sys
 
+STEADY = 0.5        # seconds of a turn beside the neighbour
 SCALED = (("matmul", "matmul", "1024"), ("gelu", "gelu", "10M"), ("train_step", "nano", ""))
 
 
@@ -47,10 +49,11 @@ def scaling(session, case, n, libraries):
 
 def beside_a_neighbour(session, n, libraries):
     where = "train_step", place("train_step", "nano")
-    quiet = session.time(*where, n, libraries)
+    seconds = session.seconds if session.quick else max(session.seconds, STEADY * session.rounds)
+    quiet = session.time(*where, n, libraries, seconds)
     neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        busy = session.time(*where, n, libraries)
+        busy = session.time(*where, n, libraries, seconds)
     finally:
         neighbour.kill()
         neighbour.wait()
