@@ -15,31 +15,23 @@
 #define MINIDL_ATTENTION_TILE_H
 
 #include "lanes.h"
+#include "sums.h"
 
 #define FULL ((Index)1 << 40)
 
 #if defined(__GNUC__)
 
-/* `rows` is a constant after inlining: 12 accumulators, 2 loads of B and 6 broadcasts of A a step */
+/* `rows` is a constant after inlining */
 INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, const float *b,
                  Index ldb, float *c, Index ldc, int add)
 {
-    Vec acc[MR][2];
+    Vec acc[MR][2] = {{{0}}};
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
-        acc[r][0] = add ? *(const Vec *)(c + r * ldc) : (Vec){0};
-        acc[r][1] = add ? *(const Vec *)(c + r * ldc + LANES) : (Vec){0};
+    for (int r = 0; add && r < rows; r++) {
+        acc[r][0] = *(const Vec *)(c + r * ldc);
+        acc[r][1] = *(const Vec *)(c + r * ldc + LANES);
     }
-    for (Index k = 0; k < K; k++) {
-        Vec b0 = *(const Vec *)b, b1 = *(const Vec *)(b + LANES);
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) {
-            acc[r][0] += a[r * rs] * b0;
-            acc[r][1] += a[r * rs] * b1;
-        }
-        a += cs;
-        b += ldb;
-    }
+    add_sums(rows, 2, acc, K, a, rs, cs, b, ldb);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
         *(Vec *)(c + r * ldc) = acc[r][0];
@@ -50,14 +42,11 @@ INLINE void tile(const int rows, Index K, const float *a, Index rs, Index cs, co
 /* C = A @ B for MR rows and the first LANES columns of a panel */
 INLINE void half_tile(Index K, const float *a, Index lda, const float *b, float *c, Index ldc)
 {
-    Vec acc[MR] = {{0}};
-    for (Index k = 0; k < K; k++, b += NR)
-#pragma GCC unroll 6
-        for (int r = 0; r < MR; r++)
-            acc[r] += a[r * lda + k] * *(const Vec *)b;
+    Vec acc[MR][2] = {{{0}}};
+    add_sums(MR, 1, acc, K, a, lda, 1, b, NR);
 #pragma GCC unroll 6
     for (int r = 0; r < MR; r++)
-        *(Vec *)(c + r * ldc) = acc[r];
+        *(Vec *)(c + r * ldc) = acc[r][0];
 }
 
 /* x[0] + ... + x[n - 1]; n is a multiple of LANES */

@@ -13,6 +13,7 @@
 #if defined(__GNUC__) && LANES > 4
 
 #include "matmul_pack.h"
+#include "sums.h"
 
 #define DEPTH 384 /* of K at a time: a panel of B stays in the first two caches */
 #define NEAR ((Index)128 << 10) /* floats of B that stay in the second-level cache */
@@ -28,21 +29,11 @@
 INLINE void micro(const int rows, const int vectors, float *c, Index ldc, const float *a, Index row,
                   Index col, const float *b, Index depth, int add, const float *bias)
 {
-    Vec acc[MR][2];
+    Vec acc[MR][2] = {{{0}}};
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows; r++)
         __builtin_prefetch(c + r * ldc, 1);
-        acc[r][0] = acc[r][1] = (Vec){0};
-    }
-    for (Index k = 0; k < depth; k++, a += col, b += NR) {
-        Vec b0 = *(const Vec *)b, b1 = vectors > 1 ? *(const Vec *)(b + LANES) : b0;
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) {
-            acc[r][0] += a[r * row] * b0;
-            if (vectors > 1)
-                acc[r][1] += a[r * row] * b1;
-        }
-    }
+    add_sums(rows, vectors, acc, depth, a, row, col, b, NR);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
@@ -150,7 +141,8 @@ static Index multiply_unpacked(const Product *p, Index row, Index m, Index colum
     for (; i + MR <= m; i += MR)
         for (Index j = column; j + NR <= end; j += NR)
             unpacked_tile(p->c + (row + i) * p->n + j, p->n,
-                          p->a + (row + i) * p->a_row + k * p->a_col, p->a_row, p->a_col, p->packed + (j - p->first) * p->k + k * NR, depth, k > 0,
+                          p->a + (row + i) * p->a_row + k * p->a_col, p->a_row, p->a_col,
+                          p->packed + (j - p->first) * p->k + k * NR, depth, k > 0,
                           p->bias ? p->bias + j : NULL);
     return i;
 }
