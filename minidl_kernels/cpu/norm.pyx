@@ -20,7 +20,7 @@ cdef extern from *:
         float *out
         const float *a
         const float *y
-        Py_ssize_t C
+        Py_ssize_t N, C
     ctypedef struct NormJob:
         float *y
         float *mean
@@ -99,6 +99,7 @@ cdef cnp.ndarray softmax_family(Task task, object a, object y, str name):
         job.y = ptr(saved)
     job.out = ptr(out)
     job.a = ptr(source)
+    job.N = N
     job.C = C
     if C > 0:
         run(task, &job, N, even_grain(N, grain_of(C)))

@@ -30,16 +30,20 @@ static inline int is_near(ptrdiff_t C)
         for (; i_ < (n); i_++) (y)[i_] = TERM(i_);                                                 \
     } while (0)
 
-/* y = exp(x - shift); returns the sum of y. */
-static double exp_row(float *restrict y, const float *restrict x, ptrdiff_t n, float shift)
+/* y = exp(x - shift); returns the sum of y. The maximum of the next row is found faster than that
+   row arrives, so it is asked for here, where there is time. */
+static double exp_row(float *restrict y, const float *restrict x, ptrdiff_t n, float shift,
+                      const float *next)
 {
     double total = 0;
-    for (; n > 0; x += ROW_BLOCK, y += ROW_BLOCK, n -= ROW_BLOCK) {
+    for (; n > 0; x += ROW_BLOCK, y += ROW_BLOCK, next += ROW_BLOCK, n -= ROW_BLOCK) {
         const ptrdiff_t m = ROW_MIN(n, ROW_BLOCK);
         float part;
 #define TERM(i) (y[i] = row_exp(x[i] - shift))
-        ROW_REDUCE_TO(float, part, m, m, -0.0f, TERM, ROW_PLUS, ROW_FOLD_PLUS);
+#define ASK(i) ROW_PREFETCH(next + (i), ROW_LANES, 0)
+        ROW_REDUCE_ASKING(float, part, m, m, -0.0f, TERM, ROW_PLUS, ROW_FOLD_PLUS, ASK);
 #undef TERM
+#undef ASK
         total += part;
     }
     return total;
@@ -50,9 +54,9 @@ static void softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     const SoftmaxJob *job = ctx;
     const ptrdiff_t C = job->C;
     for (ptrdiff_t r = begin; r < end; r++) {
-        const float *x = job->a + r * C;
+        const float *x = job->a + r * C, *next = r + 1 < end ? x + C : x;
         float *restrict y = job->out + r * C;
-        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C, C)));
+        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C, C), next));
         for (ptrdiff_t i = 0; i < C; i++) y[i] *= scale;
     }
 }
@@ -62,12 +66,16 @@ static void softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 {
     const SoftmaxJob *job = ctx;
     const ptrdiff_t C = job->C;
+    const int streamed = row_streamed(job->out, job->N, C);
     for (ptrdiff_t r = begin; r < end; r++) {
         const float *restrict g = job->a + r * C, *restrict y = job->y + r * C;
         float *restrict dx = job->out + r * C;
         const float dot = (float)row_dot(g, y, C);
-        for (ptrdiff_t i = 0; i < C; i++) dx[i] = y[i] * (g[i] - dot);
+#define TERM(i) (y[i] * (g[i] - dot))
+        IN_STRIDES(dx, C, streamed, TERM, ROW_ASK_NOTHING);
+#undef TERM
     }
+    if (streamed) row_stream_end();
 }
 
 /* y = (x - max) - log(sum(exp(x - max))): the maximum goes first, it may be large. */
@@ -89,12 +97,16 @@ static void log_softmax_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 {
     const SoftmaxJob *job = ctx;
     const ptrdiff_t C = job->C;
+    const int streamed = row_streamed(job->out, job->N, C);
     for (ptrdiff_t r = begin; r < end; r++) {
         const float *restrict g = job->a + r * C, *restrict y = job->y + r * C;
         float *restrict dx = job->out + r * C;
         const float sum = (float)row_sum(g, C);
-        for (ptrdiff_t i = 0; i < C; i++) dx[i] = g[i] - row_exp(y[i]) * sum;
+#define TERM(i) (g[i] - row_exp(y[i]) * sum)
+        IN_STRIDES(dx, C, streamed, TERM, ROW_ASK_NOTHING);
+#undef TERM
     }
+    if (streamed) row_stream_end();
 }
 
 /* first = sum of FIRST(i), second = sum of SECOND(i) for 0 <= i < n, as ROW_REDUCE does it. */

@@ -8,7 +8,7 @@ typedef struct {
     float *out;      /* OUT [N, C] */
     const float *a;  /* IN  [N, C]: x, or g in a gradient */
     const float *y;  /* IN  [N, C]: the saved result, in a gradient */
-    ptrdiff_t C;
+    ptrdiff_t N, C;
 } SoftmaxJob;
 
 typedef struct {

@@ -99,7 +99,8 @@ S_FN float row_exp(float x)
 /* result = TERM(0) ADD TERM(1) ADD ... for 0 <= i < n, starting from `none`, lane by lane.
    A sum starts from -0.0f: adding it changes nothing, and it is no memset, which starts slowly.
    Up to `room` >= n the terms may be computed, though not used: the last lanes then need no loop
-   of their own, which rows of 65 classes would spend half of their time in. */
+   of their own, which rows of 65 classes would spend half of their time in. ASK(i) is a statement
+   once for ROW_LANES terms: what a later loop reads can be asked for there. */
 #define ROW_LAST(type, lanes, n, TERM, ADD)                                                        \
     {                                                                                              \
         ROW_NOT_UNROLLED                                                                           \
@@ -111,12 +112,16 @@ S_FN float row_exp(float x)
 #define ROW_REDUCE(type, result, n, room, none, TERM, ADD)                                         \
     ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, ROW_FOLD)
 #define ROW_REDUCE_TO(type, result, n, room, none, TERM, ADD, FOLD)                                \
+    ROW_REDUCE_ASKING(type, result, n, room, none, TERM, ADD, FOLD, ROW_ASK_NOTHING)
+#define ROW_ASK_NOTHING(i)
+#define ROW_REDUCE_ASKING(type, result, n, room, none, TERM, ADD, FOLD, ASK)                       \
     do {                                                                                           \
         ptrdiff_t i_ = 0;                                                                          \
         if ((n) >= ROW_LANES) {                                                                    \
             type lane_[ROW_LANES];                                                                 \
             for (int l_ = 0; l_ < ROW_LANES; l_++) lane_[l_] = (none);                             \
             do {                                                                                   \
+                ASK(i_);                                                                           \
                 for (int l_ = 0; l_ < ROW_LANES; l_++)                                             \
                     lane_[l_] = ADD(lane_[l_], TERM(i_ + l_));                                     \
                 i_ += ROW_LANES;                                                                   \
