@@ -62,7 +62,7 @@ def share_right(model, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--forward", action="store_true", help="write the answer as usual")
     parser.add_argument("--test", type=int, default=10_000, help="pairs never trained on")
     parser.add_argument("--seed", type=int, default=0)
