@@ -1,7 +1,7 @@
 /* The sums of a tile of a product, in registers: the loop that most of a training step is spent in.
  *
- * Every instruction in it counts that is not a multiplication, above all where two threads of a
- * core share its decoder with a neighbour. Four steps of K go round at once, so that counting them
+ * Every instruction in it counts that is not a multiplication, above all where a neighbour on the
+ * same core takes its share of the decoder. Four steps of K go round at once, so that counting them
  * costs little, and are held in their order: left to itself, the compiler loads for all four before
  * it multiplies, and runs out of registers. */
 #ifndef MINIDL_SUMS_H
@@ -14,7 +14,7 @@
 #define STEPS 4
 
 /* What is in the accumulators is final before anything after this is done with them. */
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
 #define HOLD(acc) \
     __asm__("" : "+v"((acc)[0][0]), "+v"((acc)[0][1]), "+v"((acc)[1][0]), "+v"((acc)[1][1]), \
                  "+v"((acc)[2][0]), "+v"((acc)[2][1]), "+v"((acc)[3][0]), "+v"((acc)[3][1]), \
