@@ -41,7 +41,7 @@ typedef void (*Task)(void *ctx, Py_ssize_t begin, Py_ssize_t end);
 
 enum { MOST = 255, FEW = 6 };   /* threads beside the caller; light pieces that wake nobody */
 static const double POLL = 0.02, SPIN = 1e-3, PATIENCE = 300e-6, BRIEF = 200e-6,
-                    ALONE = 5e-3, LONG_ALONE = 0.4, TRUST = 0.1;
+                    ALONE = 5e-3, LONG_ALONE = 0.4, LOST = 0.1;
 
 /* The piece of a share to take next. */
 typedef struct {
@@ -182,7 +182,7 @@ static int pool_start(int wanted)
     return pool.started < wanted ? pool.started : wanted;
 }
 
-/* Close the job and wait until nobody is inside: the seconds that took after `patience`. */
+/* Close the job and wait until nobody is inside: the seconds that took if more than `patience`. */
 static double pool_close(double patience)
 {
     double since = pool_clock(), waited;
@@ -200,20 +200,26 @@ static double pool_close(double patience)
         atomic_set(&pool.caller.asleep, 1);
         if (atomic_get(&pool.inside) || !atomic_set(&pool.caller.asleep, 0))
             PyThread_acquire_lock(pool.caller.bell, WAIT_LOCK);
-        if (!atomic_get(&pool.inside)) return pool_clock() - since - patience;
+        if (!atomic_get(&pool.inside)) return pool_clock() - since;
     }
 }
 
-/* A thread was kept from running: other processes want the cores. Compute alone for a time,
-   longer each time that the next attempt fails soon too. Soon is counted in the time of jobs: a
-   program that pauses, or computes in bursts, has not seen the other process go. */
-static void pool_late(double now)
+/* A thread was kept from running, and the caller waited for it. Where that cost little beside the
+   time of the jobs since it last happened (a virtual machine pauses now and then), threads still
+   pay. Else other processes want the cores: compute alone for a time, longer each time that the
+   next attempt fails too. The time of jobs counts, not that of the clock: a program that pauses,
+   or computes in bursts, has not seen the other process go. */
+static void pool_late(double now, double waited)
 {
-    pool.alone = pool.undisturbed > TRUST ? ALONE : 4 * pool.alone;
-    if (pool.alone < ALONE) pool.alone = ALONE;
-    if (pool.alone > LONG_ALONE) pool.alone = LONG_ALONE;
+    if (waited < LOST * pool.undisturbed) {
+        pool.alone = 0;
+    } else {
+        pool.alone *= 4;
+        if (pool.alone < ALONE) pool.alone = ALONE;
+        if (pool.alone > LONG_ALONE) pool.alone = LONG_ALONE;
+        pool.alone_until = now + pool.alone;
+    }
     pool.undisturbed = 0;
-    pool.alone_until = now + pool.alone;
 }
 
 /* Take the pool: how many threads are to help, 0 when the caller is better off alone. */
@@ -252,7 +258,7 @@ static int pool_alone(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, doub
 static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int threads, int light)
 {
     Py_ssize_t pieces = n / grain + (n % grain != 0);
-    double now = pool_clock(), polled = now, began = now, longest = 0, start = now;
+    double now = pool_clock(), polled = now, began = now, longest = 0, start = now, waited;
     int wake = !light || pieces > FEW, stop = 0, helpers = 0, i;
     if (pieces < INT_MAX - 2 * MOST)        /* each thread counts one piece too many */
         helpers = pool_take((pieces < threads ? (int)pieces : threads) - 1, wake, now);
@@ -275,7 +281,8 @@ static int pool_run(Task task, void *ctx, Py_ssize_t n, Py_ssize_t grain, int th
         began = now;
     }
     pool.undisturbed += began - start;
-    if (pool_close(2 * longest + PATIENCE)) pool_late(pool_clock());
+    waited = pool_close(2 * longest + PATIENCE);
+    if (waited > 0) pool_late(pool_clock(), waited);
     pool.owner = 0;
     atomic_set(&pool.taken, 0);
     return stop;
