@@ -35,6 +35,13 @@ def test_softmax_and_gradient(name, N, C):
     close(dx, expected, tolerance=2e-6 * max(1.0, np.sqrt(C) / 4))
 
 
+@pytest.mark.parametrize("C", [1000, 1001, 1008, 1030])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_of_more_than_the_caches_hold(name, C):
+    """Such gradients are streamed, 128 elements at a time where rows begin at aligned addresses."""
+    test_softmax_and_gradient(name, 2100, C)
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax_of_large_and_special_values(name):
     inf, nan = np.inf, np.nan
@@ -80,7 +87,7 @@ def test_layer_norm_and_gradient(N, C, affine):
 
 @pytest.mark.parametrize("C", [1000, 1001, 1008, 1030])
 def test_layer_norm_of_more_than_the_caches_hold(C):
-    """Such results are streamed, 64 elements at a time where rows begin at aligned addresses."""
+    """Such results are streamed, 128 elements at a time where rows begin at aligned addresses."""
     test_layer_norm_and_gradient(2100, C, True)
 
 

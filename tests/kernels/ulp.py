@@ -16,11 +16,12 @@ import numpy as np
 from scipy import special
 
 from minidl_kernels.cpu import elementwise
+from minidl_kernels.reference import elementwise as reference
 
 CHUNK = 1 << 16
 # name: float64 truth, bound in ulps over all floats (None: only the absolute one), absolute bound
 # for |x| <= 8. What the project promises is 2 for exp, 4 for log, tanh, sigmoid and erf, and 1e-6
-# for gelu and silu; the bounds here are what was reached, so that an accident shows.
+# for gelu, silu and gradients; the bounds here are what was reached, so that an accident shows.
 BOUNDS = {
     "exp": (np.exp, 1.1, None),
     "exp2": (np.exp2, 1.5, None),
@@ -46,6 +47,29 @@ BOUNDS = {
 }
 
 
+# Their gradients, for |x| <= 8 only. Beyond, special values are what the suite finds in PyTorch's.
+GRADIENTS = ("tanh", "sigmoid", "softplus", "logsigmoid", "erf", "silu", "gelu", "gelu_tanh")
+BOUNDS |= {f"{name}_grad": (None, None, 4e-7) for name in GRADIENTS}
+
+
+def kernel(name, x):
+    """The float32 result for x, of a gradient that of g = 1."""
+    if not name.endswith("_grad"):
+        return getattr(elementwise, name)(x)
+    of = name.removesuffix("_grad")
+    saved = getattr(elementwise, of)(x) if elementwise.UNARY[of] == "y" else x
+    return getattr(elementwise, name)(np.ones_like(x), saved)
+
+
+def true(name, x):
+    """The same in float64. Gradients are those of the reference."""
+    if not name.endswith("_grad"):
+        return BOUNDS[name][0](x)
+    of = name.removesuffix("_grad")
+    saved = getattr(reference, of)(x) if elementwise.UNARY[of] == "y" else x
+    return getattr(reference, name)(np.ones_like(x), saved)
+
+
 def ulps(y, truth):
     """|y - truth| in units of the float32 spacing at the truth."""
     exponent = truth.view(np.int64) & (0x7FF << 52)
@@ -55,9 +79,11 @@ def ulps(y, truth):
 
 def compare(name, x):
     """(worst ulps, its x, worst error for |x| <= 8, its x, some x with a wrong special value)."""
+    if name.endswith("_grad"):
+        x = x[np.abs(x) <= 8]
     with np.errstate(all="ignore"):
-        y = getattr(elementwise, name)(x).astype(np.float64)
-        wide = BOUNDS[name][0](x.astype(np.float64))
+        y = kernel(name, x).astype(np.float64)
+        wide = true(name, x.astype(np.float64))
         truth = wide.astype(np.float32)
     wrong = np.isnan(truth) != np.isnan(y)
     # a value that rounds to infinity may come out as the largest float, and the other way round
