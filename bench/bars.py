@@ -1,9 +1,9 @@
 """What must be reached. A row is held against every line below that fits it.
 
-`against` is a peer (its time over minidl's), `best` (the faster of raw BLAS and PyTorch), `limit`
-(part of what the machine allows), `rate` (the row's throughput) or `value` (the row's own figure,
-at most the number). Two numbers are for one thread and for more. A line with `target` is a goal of
-the page the project started from: shown, never a failure.
+`against` is a peer (its time over minidl's; `copy` is an array copied), `best` (the faster of raw
+BLAS and PyTorch), `rate` (the row's throughput) or `value` (the row's own figure, at most the
+number). Two numbers are for one thread and for more. A line with `target` is a goal of the page the
+project started from: shown, never a failure.
 """
 
 import math
@@ -16,7 +16,7 @@ matmul         | *                       | *         | best     | 0.97
 batched_matmul | 32 products             | *         | best     | 0.97
 average        | *                       | *         | best     | 1.0
 elementwise    | relu                    | *         | torch    | 1.0
-elementwise    | relu                    | 50M       | limit    | 0.85
+elementwise    | relu                    | 50M       | copy     | 0.85
 elementwise    | exp                     | *         | torch    | 2.0
 elementwise    | sigmoid                 | *         | torch    | 1.6
 elementwise    | tanh                    | *         | torch    | 2.0
@@ -107,7 +107,7 @@ def figure(row, against):
     if against == "best" and "best" not in row:
         ratios = [row["ratios"][peer] for peer in ("blas", "torch") if peer in row["ratios"]]
         return min(ratios, default=None)
-    if against in ("best", "limit", "rate", "value"):
+    if against in ("best", "rate", "value"):
         return row.get(against)
     return row["ratios"].get(against)
 

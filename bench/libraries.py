@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-# Which library a peer runs on. The last ones are minidl computing in a slower way.
+# Which library a peer runs on. The last ones are minidl computing in a slower way, and what a row
+# cannot be faster than.
 LIBRARY = {
     "minidl": "minidl", "torch": "torch", "compile": "torch", "jax": "jax", "numpy": "numpy",
     "blas": "scipy", "safetensors": "safetensors",
     "naive": "minidl", "unfused": "minidl", "two-pass": "minidl", "json": "minidl",
-    "write": "minidl",
+    "write": "minidl", "copy": "numpy",
 }
 OPTIONAL = ("torch", "compile", "jax", "numpy", "blas", "safetensors")
 
@@ -34,7 +35,7 @@ def environment(peer, threads):
         eigen = str(threads > 1).lower()
         return {"XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={eigen} "
                              f"intra_op_parallelism_threads={n}", "JAX_PLATFORMS": "cpu"}
-    if peer in ("numpy", "blas"):
+    if LIBRARY[peer] in ("numpy", "scipy"):
         return dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
                               "VECLIB_MAXIMUM_THREADS"), n)
     return {"TORCHINDUCTOR_COMPILE_THREADS": "1"} if peer == "compile" else {}

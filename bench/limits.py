@@ -22,9 +22,9 @@ def raw_gemm(lib, m, k, n):
     return lambda: sgemm(1.0, b.T, a.T, beta=0.0, c=c.T, overwrite_c=1)
 
 
-def copy(lib):
+def copy(lib, elements=ELEMENTS):
     """call(): copy an array, each thread its share."""
-    x = lib.array(ELEMENTS)
+    x = lib.array(elements)
     y = np.empty_like(x)
     parts = list(zip(np.array_split(y, lib.threads), np.array_split(x, lib.threads), strict=True))
     if len(parts) == 1:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 ORDER = ("torch", "compile", "jax", "numpy", "blas", "safetensors", "naive", "unfused", "two-pass",
-         "json", "write", "1 thread")
+         "json", "write", "copy", "1 thread")
 HEADER = (f"  {'case':28} {'shape':20} {'thr':>3} {'median':>10} {'min':>10} {'±':>4} "
           f"{'rate':>14} {'limit':>6}  peer's time / minidl's (of the minima) [bars]")
 

@@ -33,7 +33,7 @@ def test_cases_are_distinct_and_some_are_quick(topic):
 @pytest.mark.parametrize("bar", [b for b in BARS if b.topic in NAMED and b.against != "value"
                                  and b.case != "file of a matrix"], ids=str)
 def test_every_bar_has_a_row(bar):
-    figures = {"limit", "rate", "best"}
+    figures = {"rate", "best"}
     assert any(bar.fits({"topic": bar.topic, "name": case.name, "shape": case.shape})
                and bar.against in figures | case.builders.keys()
                for case in topics.cases(bar.topic))
