@@ -221,11 +221,20 @@ S_FN float s_logsigmoid(float x) {
     return (x > 0.0f ? 0.0f : x) - s_log1p(s_exp_neg(-S_ABS(x)));
 }
 
-S_FN float s_tanh(float x) { /* -m / (2 + m), m = e^-2|x| - 1 */
+S_FN float s_tanh(float x) { /* a series near 0, 1 - 2 / (e^2|x| + 1) beyond: both to an ulp */
     int32_t n;
-    float u = S_ABS(x), p = s_exp_split(-2.0f * u, &n), s = s_pow2(n), m = p * s + (s - 1.0f);
-    m = m / (-2.0f - m);
-    return S_COPYSIGN(u > 9.02f ? 1.0f : m, x);
+    float u = S_ABS(x), t = x * x, small, large;
+    float p = s_exp_split(2.0f * u, &n), s = s_pow2(n);
+    small = -0.0004554603365249932f * t + 0.0025826687924563885f;
+    small = small * t - 0.008264545351266861f;
+    small = small * t + 0.021663542836904526f;
+    small = small * t - 0.05392930284142494f;
+    small = small * t + 0.13332977890968323f;
+    small = small * t - 0.33333322405815125f;
+    small = (small * t) * x + x;
+    large = 1.0f - 2.0f / (p * s + (s + 1.0f));
+    large = u > 9.02f ? 1.0f : large;
+    return S_COPYSIGN(u < 0.9f ? small : large, x); /* that of -0.0 too */
 }
 
 /* ---- normal distribution: with e = e^(-u u / 2), its upper tail is e s_tail(u) for u >= 0 ---- */

@@ -33,7 +33,7 @@ BOUNDS = {
     "sqrt": (np.sqrt, 0.501, None),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6, None),
     "reciprocal": (lambda x: 1 / x, 0.501, None),
-    "tanh": (np.tanh, 2.7, None),
+    "tanh": (np.tanh, 1.1, None),
     "sigmoid": (special.expit, 2.6, None),
     "softplus": (lambda x: np.logaddexp(0, x), 2.0, None),
     "logsigmoid": (lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), 2.0, None),
