@@ -73,7 +73,8 @@ class OpenCLDevice(Device):
 
 
 def open_device():
-    """The device that MINIDL_OPENCL names (a part of its name), else a GPU, else any."""
+    """The device that MINIDL_OPENCL names (a part of its name), else a GPU, else any: the first
+    that can compile a kernel."""
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -90,4 +91,17 @@ def open_device():
         raise RuntimeError(f"no OpenCL device matches MINIDL_OPENCL={wanted!r}; there are: "
                            + ", ".join(d.name.strip() for d in found))
     fitting.sort(key=lambda d: d.type != cl.device_type.GPU)
-    return OpenCLDevice(cl, fitting[0])
+    refused = []
+    for device in fitting:
+        opened = OpenCLDevice(cl, device)
+        try:
+            opened.compile("kernel void k_nothing(void) {}", "nothing", None)
+        except cl.Error as error:
+            words = [line for line in str(error).splitlines() if line.startswith("error: ")]
+            refused.append(f"{opened.description} cannot compile a kernel "
+                           f"({' '.join(words) or str(error).splitlines()[0]})")
+        else:
+            return opened
+    raise RuntimeError("; ".join(refused) + ". PoCL does not know CPUs that are newer than itself: "
+                       "install your GPU's driver, or Intel's OpenCL for x86-64 CPUs, pip install "
+                       "intel-opencl-rt intel-cmplr-lib-rt (docs/devices.md says how it is found)")

@@ -1,10 +1,14 @@
 """Which devices are here, and what is said of the others. Needs none."""
 
+import importlib.util
 import sys
+import types
+from pathlib import Path
 
 import pytest
 
 import minidl as md
+import minidl_kernels
 from minidl import errors
 
 
@@ -30,6 +34,49 @@ def test_a_missing_device_says_what_to_install(monkeypatch, kind, advice):
                 lambda: md.Generator(kind)):
         with pytest.raises(errors.DeviceError, match="is not available"):
             ask()
+
+
+class Broken:
+    """A pyopencl whose devices are those of `names`, and whose compiler knows the last one only."""
+
+    class Error(Exception):
+        pass
+
+    device_type = types.SimpleNamespace(GPU=4)
+    device_fp_config = types.SimpleNamespace()
+    Context = CommandQueue = Kernel = staticmethod(lambda *args: args)
+
+    def __init__(self, *names):
+        platform = types.SimpleNamespace(name="Portable")
+        self.devices = [types.SimpleNamespace(name=name, type=2, platform=platform,
+                                              single_fp_config=0) for name in names]
+
+    def get_platforms(self):
+        return [types.SimpleNamespace(get_devices=lambda: self.devices)]
+
+    def Program(self, context, text):
+        def build(options):
+            if context[0][0].name != "good":
+                raise self.Error("clBuildProgram failed\n\nerror: unknown target CPU 'generic'\n")
+
+        return types.SimpleNamespace(build=build)
+
+
+def test_an_opencl_that_cannot_compile_is_passed_over(monkeypatch):
+    # the package itself would open a device
+    path = Path(minidl_kernels.__file__).parent / "opencl" / "host.py"
+    spec = importlib.util.spec_from_file_location("host", path)
+    host = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(host)
+    monkeypatch.setattr(host.Device, "__init__", lambda self: None)
+    monkeypatch.setitem(sys.modules, "pyopencl", Broken("new", "good"))
+    assert host.open_device().description == "good (Portable)"
+    monkeypatch.setitem(sys.modules, "pyopencl", Broken("new", "newer"))
+    with pytest.raises(RuntimeError) as told:
+        host.open_device()
+    for words in ("new (Portable) cannot compile a kernel (error: unknown target CPU 'generic'); "
+                  "newer (Portable)", "pip install intel-opencl-rt"):
+        assert words in str(told.value)
 
 
 def test_names_that_are_no_device():
