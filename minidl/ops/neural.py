@@ -282,29 +282,7 @@ def cross_entropy(be, input, target, ignore_index=-100, label_smoothing=0.0, red
         losses, lse = be.cross_entropy(input, ids, ignore_index, label_smoothing)
     except IndexError as error:
         raise errors.DimensionError(str(error)) from None
-    if not isinstance(losses, np.ndarray):
-        return _reduced_on_device(be, losses, lse, input, ids, ignore_index, label_smoothing,
-                                  reduction)
-    count = 1
-    y = losses
-    if reduction != "none":
-        y = be.sum(losses, (), False)
-    if reduction == "mean":
-        count = int(np.count_nonzero(ids != ignore_index))
-        y = np.asarray(y / count if count else np.nan, input.dtype)
-
-    def vjp(g, need):
-        rows = g
-        if reduction != "none":
-            rows = be.full(ids.shape, float(g) / count if count else 0.0, input.dtype)
-        return be.cross_entropy_grad(rows, input, ids, lse, ignore_index, label_smoothing)
-
-    return y, vjp
-
-
-def _reduced_on_device(be, losses, lse, input, ids, ignore_index, label_smoothing, reduction):
-    """The same of a device, where the number of rows that count stays an array."""
-    y, count = losses, None
+    y, count = losses, None  # the number of rows that count stays on a device
     if reduction == "mean":
         y, count = be.counted_mean(losses, ids, ignore_index)
     elif reduction == "sum":

@@ -7,7 +7,7 @@ from minidl_kernels.reference import *
 from minidl_kernels.cpu.attention import attention, attention_grad
 from minidl_kernels.cpu.elementwise import *
 from minidl_kernels.cpu.embedding import embedding, embedding_grad, index_add_rows
-from minidl_kernels.cpu.loss import cross_entropy, cross_entropy_grad
+from minidl_kernels.cpu.loss import counted_mean, cross_entropy, cross_entropy_grad
 from minidl_kernels.cpu.matmul import linear, linear_grad_weight, matmul, use_blas
 from minidl_kernels.cpu.norm import (
     layer_norm, layer_norm_grad, log_softmax, log_softmax_grad, rms_norm, rms_norm_grad, softmax,

@@ -7,6 +7,9 @@ def cross_entropy(
     ignore_index: int,
     label_smoothing: float,
 ) -> tuple[NDArray[float32], NDArray[float64]]: ...
+def counted_mean(
+    losses: NDArray[float32], target: NDArray[int64], ignore_index: int
+) -> tuple[NDArray[float32], int]: ...
 def cross_entropy_grad(
     g: NDArray[float32],
     logits: NDArray[float32],
@@ -14,4 +17,5 @@ def cross_entropy_grad(
     lse: NDArray[float64],
     ignore_index: int,
     label_smoothing: float,
+    count: int | None = None,
 ) -> NDArray[float32]: ...

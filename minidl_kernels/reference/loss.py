@@ -17,14 +17,26 @@ def cross_entropy(logits, target, ignore_index, label_smoothing):
         return np.where(keep, losses, 0).astype(logits.dtype), top[:, 0] + log_sum
 
 
-def cross_entropy_grad(g, logits, target, lse, ignore_index, label_smoothing):
-    """g (softmax(x) - s / V - (1 - s) onehot(target)), 0 where ignored -> dlogits [N, V]"""
+def counted_mean(losses, target, ignore_index):
+    """(sum of the losses / number of targets that are not ignored, this number) -> 0-d, int"""
+    count = int(np.count_nonzero(target != ignore_index))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.sum(losses) / losses.dtype.type(count)), count
+
+
+def cross_entropy_grad(g, logits, target, lse, ignore_index, label_smoothing, count=None):
+    """g (softmax(x) - s / V - (1 - s) onehot(target)), 0 where ignored -> dlogits [N, V]
+
+    g is [N]; or 0-d, for every row, and divided by `count` where that is given.
+    """
     keep, picked = _targets("cross_entropy_grad", logits, target, ignore_index, label_smoothing)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if count is not None:
+            g = g / logits.dtype.type(count)
         dx = np.exp(logits - lse[:, None]) - label_smoothing / max(logits.shape[1], 1)
         if logits.size:
             dx[np.arange(len(picked)), picked] -= 1 - label_smoothing
-        return np.where(keep[:, None], g[:, None] * dx, 0).astype(logits.dtype)
+        return np.where(keep[:, None], g[..., None] * dx, 0).astype(logits.dtype)
 
 
 def _targets(name, logits, target, ignore_index, label_smoothing):

@@ -38,6 +38,23 @@ def test_loss_and_gradient(N, V, smoothing):
     np.testing.assert_allclose(grad, grad64, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("N", [1, 7, 1000])
+@pytest.mark.parametrize("module", [loss, reference])
+def test_mean_of_the_rows_that_count(module, N):
+    logits, target = draw(N, 65)
+    losses, lse = module.cross_entropy(logits, target, -100, 0.0)
+    mean, count = module.counted_mean(losses, target, -100)
+    assert count == (target != -100).sum() and mean.shape == () and mean.dtype == np.float32
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(mean, losses.astype("f8").sum() / count, rtol=1e-6)
+    grads = [module.cross_entropy_grad(g, logits, target, lse, -100, 0.0, n) for g, n in (
+        (np.asarray(np.float32(3)), count), (np.full(N, 3 / max(count, 1), "float32"), None))]
+    np.testing.assert_allclose(*grads, rtol=1e-6, atol=0)
+    alike = module.cross_entropy_grad(np.asarray(np.float32(3)), logits, target, lse, -100, 0.0)
+    each = module.cross_entropy_grad(np.full(N, 3, "float32"), logits, target, lse, -100, 0.0)
+    np.testing.assert_array_equal(alike, each)
+
+
 def test_large_logits_keep_their_digits():
     (losses, grad), (losses64, grad64) = both(*draw(30, 65, offset=1e5))
     np.testing.assert_allclose(losses, losses64, rtol=2e-6, atol=2e-6)
@@ -123,6 +140,9 @@ def test_wrong_types_are_refused_with_a_sentence():
          "the lse that cross_entropy returned"),
         (lambda: loss.cross_entropy_grad(logits[0], logits, target, lse, 0, 0.0), ValueError,
          "g has 5 and lse 3 elements, expected 3"),
+        (lambda: loss.cross_entropy_grad(logits[0, :3], logits, target, lse, 0, 0.0, 3), ValueError,
+         "count goes with one g for all rows"),
+        (lambda: loss.counted_mean(logits[0], target, 0), ValueError, "expected the same"),
     ]:
         with pytest.raises(error, match=words):
             call()

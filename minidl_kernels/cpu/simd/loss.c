@@ -1,6 +1,6 @@
 #include "loss.h"
 
-#define GROUP 8
+#define GROUP 32
 
 /* log(x) for x >= 1 to 1e-14, in a loop that vectorises; infinity and NaN are kept. */
 S_FN double row_log(double x)
@@ -39,7 +39,7 @@ static void cross_entropy(void *ctx, ptrdiff_t begin, ptrdiff_t end)
         float top[GROUP];
         double log_sum[GROUP];
         for (ptrdiff_t r = 0; r < rows; r++)
-            top[r] = row_max(job->logits + (first + r) * V, V, (end - first - r) * V);
+            top[r] = row_max(job->logits + (first + r) * V, V);
         for (ptrdiff_t r = 0; r < rows; r++)
             log_sum[r] = row_exp_sum(job->logits + (first + r) * V, V, top[r],
                                      (end - first - r) * V);
@@ -57,7 +57,7 @@ static void cross_entropy(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     }
 }
 
-/* dx = g (exp(x - lse) - smoothing / V - (1 - smoothing) [i == target]) */
+/* dx = g (exp(x - lse) - smoothing / V - (1 - smoothing) [i == target]). */
 static void cross_entropy_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 {
     const LossJob *job = ctx;
@@ -71,7 +71,7 @@ static void cross_entropy_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             continue;
         }
         const int64_t t = job->target[r];
-        const float g = job->g[r], near = (float)job->lse[r], rest = (float)(job->lse[r] - near);
+        const float g = job->g[job->each ? r : 0], near = (float)job->lse[r], rest = (float)(job->lse[r] - near);
         for (ptrdiff_t i = 0; i < V; i++) dx[i] = g * (row_exp((x[i] - near) - rest) - even);
         dx[t] = g * ((row_exp((x[t] - near) - rest) - peak) - even);
     }

@@ -7,10 +7,11 @@
 typedef struct {
     float *out;            /* OUT [N] losses, or [N, V] in the gradient */
     double *lse;           /* OUT [N] log(sum(exp(logits))); IN for the gradient */
-    const float *g;        /* IN  [N], in the gradient */
+    const float *g;        /* IN  [N] if each, else one for all rows, in the gradient */
     const float *logits;   /* IN  [N, V] */
     const int64_t *target; /* IN  [N], each in [0, V) or ignore */
     ptrdiff_t V;
+    int each;
     int64_t ignore;
     double smoothing;
 } LossJob;

@@ -56,7 +56,7 @@ static void softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     for (ptrdiff_t r = begin; r < end; r++) {
         const float *x = job->a + r * C, *next = r + 1 < end ? x + C : x;
         float *restrict y = job->out + r * C;
-        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C, C), next));
+        const float scale = (float)(1.0 / exp_row(y, x, C, row_max(x, C), next));
         for (ptrdiff_t i = 0; i < C; i++) y[i] *= scale;
     }
 }
@@ -86,7 +86,7 @@ static void log_softmax(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     for (ptrdiff_t r = begin; r < end; r++) {
         const float *restrict x = job->a + r * C;
         float *restrict y = job->out + r * C;
-        const float top = row_max(x, C, C);
+        const float top = row_max(x, C);
         const float log_sum = (float)log(row_exp_sum(x, C, top, C));
         for (ptrdiff_t i = 0; i < C; i++) y[i] = (x[i] - top) - log_sum;
     }

@@ -173,14 +173,21 @@ typedef int32_t RowMask4 __attribute__((vector_size(16), may_alias));
 #define ROW_FOLD_LARGER ROW_FOLD
 #endif
 
-/* The largest element, -inf of none; NaN may be passed over (it returns with the exp or sum). Here
-   and below, `room` floats may be read. */
-static inline float row_max(const float *x, ptrdiff_t n, ptrdiff_t room)
+/* The largest element, -inf of none; NaN may be passed over (it returns with the exp or sum). The
+   last lanes overlap those before: a maximum may see an element twice. */
+static inline float row_max(const float *x, ptrdiff_t n)
 {
-    float top;
-#define TERM(i) x[i]
-    ROW_REDUCE_TO(float, top, n, room, -INFINITY, TERM, ROW_LARGER, ROW_FOLD_LARGER);
-#undef TERM
+    float lane[ROW_LANES], top = -INFINITY;
+    if (n < ROW_LANES) {
+        for (ptrdiff_t i = 0; i < n; i++) top = ROW_LARGER(top, x[i]);
+        return top;
+    }
+    for (int l = 0; l < ROW_LANES; l++) lane[l] = -INFINITY;
+    for (ptrdiff_t i = 0; i < n; i += ROW_LANES) {
+        const float *some = x + ROW_MIN(i, n - ROW_LANES);
+        for (int l = 0; l < ROW_LANES; l++) lane[l] = ROW_LARGER(lane[l], some[l]);
+    }
+    ROW_FOLD_LARGER(float, top, lane, ROW_LARGER);
     return top;
 }
 
@@ -214,7 +221,7 @@ static inline double row_dot(const float *a, const float *b, ptrdiff_t n)
     return total;
 }
 
-/* sum of exp(x - shift), where no x is above shift */
+/* sum of exp(x - shift), where no x is above shift; `room` floats may be read */
 static inline double row_exp_sum(const float *x, ptrdiff_t n, float shift, ptrdiff_t room)
 {
     double total = 0;
