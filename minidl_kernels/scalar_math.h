@@ -325,30 +325,34 @@ S_FN float s_trig_reduce_exact(float ax, S_PRIVATE int32_t *q) { /* Payne-Hanek,
 
 #define S_MAGIC64 6755399441055744.0 /* what S_MAGIC is for float */
 
+/* r for ax beyond S_TRIG_LIMIT as for 0; *low is what r lost when it was rounded to a float */
 #ifdef S_NO_DOUBLE
-S_FN float s_trig_reduce(float ax, S_PRIVATE int32_t *q) {
+S_FN float s_trig_reduce(float ax, S_PRIVATE int32_t *q, S_PRIVATE float *low) {
     *q = 0;
+    *low = 0.0f;
     return ax < 0.75f ? ax : s_trig_reduce_exact(ax, q);
 }
 #else
-S_FN float s_trig_reduce(float ax, S_PRIVATE int32_t *q) { /* ax beyond S_TRIG_LIMIT as 0 */
+S_FN float s_trig_reduce(float ax, S_PRIVATE int32_t *q, S_PRIVATE float *low) {
     double x = ax <= S_TRIG_LIMIT ? ax : 0.0f;
     double k = (x * 0.63661977236758134 + S_MAGIC64) - S_MAGIC64;
+    double r = (x - k * 1.57079631090164184570) - k * 1.58932547735281966916e-8;
     *q = (int32_t)k;
-    return (float)((x - k * 1.57079631090164184570) - k * 1.58932547735281966916e-8);
+    *low = (float)(r - (float)r);
+    return (float)r;
 }
 #endif
 
-S_FN float s_trig_value(float r, int32_t q) { /* sin(r + q pi/2) */
-    float t = r * r, s, c, y;
+S_FN float s_trig_value(float r, float low, int32_t q) { /* sin(r + low + q pi/2) */
+    float t = r * r, h = 0.5f * t, w = 1.0f - h, s, c, y;
     s = -0.00019516480097081512f;
     s = s * t + 0.00833217240869999f;
     s = s * t - 0.16666655242443085f;
-    s = r + r * t * s;
+    s = r + (r * t * s + low);
     c = 2.4437533284071833e-05f;
     c = c * t - 0.0013887359527871013f;
     c = c * t + 0.04166664555668831f;
-    c = (1.0f - 0.5f * t) + t * t * c;
+    c = w + (((1.0f - w) - h) + (t * t * c - r * low)); /* the first term is what w lost */
     y = (q & 1) ? c : s;
     return (q & 2) ? -y : y;
 }
@@ -356,23 +360,23 @@ S_FN float s_trig_value(float r, int32_t q) { /* sin(r + q pi/2) */
 S_FN float s_odd(float y, float x) { return s_bits(x) < 0 ? -y : y; }
 S_FN float s_sin(float x) {
     int32_t q;
-    float r = s_trig_reduce(S_ABS(x), &q);
-    return s_odd(s_trig_value(r, q), x);
+    float low, r = s_trig_reduce(S_ABS(x), &q, &low);
+    return s_odd(s_trig_value(r, low, q), x);
 }
 S_FN float s_cos(float x) {
     int32_t q;
-    float r = s_trig_reduce(S_ABS(x), &q);
-    return s_trig_value(r, q + 1);
+    float low, r = s_trig_reduce(S_ABS(x), &q, &low);
+    return s_trig_value(r, low, q + 1);
 }
 S_FN float s_sin_exact(float x) { /* for x beyond S_TRIG_LIMIT */
     int32_t q;
     float r = s_trig_reduce_exact(S_ABS(x), &q);
-    return s_odd(s_trig_value(r, q), x);
+    return s_odd(s_trig_value(r, 0.0f, q), x);
 }
 S_FN float s_cos_exact(float x) {
     int32_t q;
     float r = s_trig_reduce_exact(S_ABS(x), &q);
-    return s_trig_value(r, q + 1);
+    return s_trig_value(r, 0.0f, q + 1);
 }
 
 /* ---- powers and division with remainder ---- */

@@ -37,7 +37,7 @@ DEVICE float radius(uint32_t a) {
 DEVICE float turned(uint32_t b, int32_t q) {
     uint32_t quarter = (b + 0x20000000u) >> 30;
     float r = ((float)(int32_t)(b - (quarter << 30)) + 0.5f) * 1.46291807926715968e-9f;
-    return s_trig_value(r, (int32_t)quarter + q);
+    return s_trig_value(r, 0.0f, (int32_t)quarter + q);
 }
 
 KERNEL(normal, 256, OUT(float, y), VAL(Stream, stream), VAL(int, n))
