@@ -80,22 +80,25 @@ def test_unary_and_gradient_against_float64(name, n):
 
 @pytest.mark.parametrize("name", ulp.BOUNDS)
 def test_sampled_ulps(name):
-    worst, passes = ulp.check(name, step=65537, start=40503)
-    assert passes, worst
+    """Where PyTorch is installed, functions with an absolute bound are held against it too."""
     x = np.concatenate([draw(20000, scale=s) for s in (0.5, 3.0, 30.0)])
-    error, at, absolute, where, bad = ulp.compare(name, x)
-    _, bound, absolute_bound = ulp.BOUNDS[name]
-    assert not bad.size
-    assert bound is None or error <= bound, (error, at)
-    assert absolute_bound is None or absolute <= absolute_bound, (absolute, where)
+    for found in ulp.check(name, step=65537, start=40503), ulp.compare(name, x):
+        assert ulp.within(name, found), found
+
+
+def test_a_sample_sees_what_is_wrong(monkeypatch):
+    x = draw(1000)
+    right = ulp.compare("sigmoid", x)
+    monkeypatch.setattr(ulp, "kernel", lambda name, x: cpu.sigmoid(x) + np.float32(1e-6))
+    assert ulp.within("sigmoid", right) and not ulp.within("sigmoid", ulp.compare("sigmoid", x))
+    monkeypatch.setattr(ulp, "kernel", lambda name, x: np.full_like(x, np.nan))
+    assert ulp.compare("sigmoid", x).specials == 1000
+    assert not ulp.within("gelu", right._replace(theirs=right.absolute / 3))
 
 
 def torch_function(name):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed to compare with")
-    functional = torch.nn.functional
-    special = {"gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
-               "cube": lambda x: x**3}
-    return torch, special.get(name) or getattr(torch, name, None) or getattr(functional, name)
+    pytest.importorskip("torch", reason="PyTorch is not installed to compare with")
+    return ulp.torch(), ulp.function_of_torch(name)
 
 
 @pytest.mark.parametrize("name", cpu.UNARY)
@@ -123,21 +126,6 @@ def test_gelu_of_infinity_and_zero():
     x = np.array([np.inf, -np.inf, np.nan] * 20, np.float32)
     np.testing.assert_array_equal(cpu.gelu(x), np.array([np.inf, np.nan, np.nan] * 20))
     assert np.isnan(cpu.gelu_grad(np.ones_like(x), x)).all()
-
-
-@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu"])
-def test_error_is_at_most_twice_that_of_pytorch(name):
-    torch, function = torch_function(name)
-    x = np.linspace(-8, 8, 100001, dtype=np.float32)
-    t = torch.from_numpy(x).requires_grad_()
-    y = function(t)
-    y.sum().backward()
-    truth = getattr(reference, name)(wide(x))
-    slope = getattr(reference, name + "_grad")(np.ones(x.shape), wide(x))
-    ours = np.abs(getattr(cpu, name)(x) - truth).max()
-    assert ours <= 2 * np.abs(y.detach().numpy() - truth).max()
-    ours = np.abs(getattr(cpu, name + "_grad")(np.ones_like(x), x) - slope).max()
-    assert ours <= 2 * np.abs(t.grad.numpy() - slope).max()
 
 
 # ----------------------------------------------------------------------------------- two operands
