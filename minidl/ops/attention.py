@@ -16,6 +16,10 @@ __all__ = ["scaled_dot_product_attention"]
 
 def _check_attention(q, k, v, enable_gqa):
     name = "scaled_dot_product_attention"
+    shape, keys, dtype = q.shape, k.shape, q.dtype
+    if len(shape) == 4 and keys == v.shape and shape[:2] == keys[:2] and shape[3] == keys[3] \
+            and dtype.kind == "f" and dtype is k.dtype and dtype is v.dtype:
+        return                              # what it nearly always is
     for what, x in (("query", q), ("key", k), ("value", v)):
         need_float(name, x)
         if x.ndim < 2:
@@ -55,15 +59,17 @@ def _heads(x, lead):
 def _attention(be, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed,
                offset):
     q, k, v = query, key, value
-    if q.ndim == k.ndim == v.ndim == 4 and (enable_gqa or
-                                            q.shape[:2] == k.shape[:2] == v.shape[:2]):
-        lead = q.shape[:2]
+    shape, keys = q.shape, k.shape
+    usual = len(shape) == 4 and keys == v.shape and shape[:2] == keys[:2]
+    if usual or (len(shape) == len(keys) == v.ndim == 4
+                 and (enable_gqa or shape[:2] == keys[:2] == v.shape[:2])):
+        lead = shape[:2]
     else:
         lead = np.broadcast_shapes(*(x.shape[:-3 if enable_gqa else -2] for x in (q, k, v)))
         heads = [x.shape[-3:-2] if enable_gqa else () for x in (q, k, v)]
         q, k, v = (_heads(x, lead + h) for x, h in zip((q, k, v), heads, strict=True))
         lead = lead + heads[0]
-    if k.shape[1] != v.shape[1]:
+    if not usual and k.shape[1] != v.shape[1]:
         count = max(k.shape[1], v.shape[1])
         k, v = (np.repeat(x, count // x.shape[1], axis=1) for x in (k, v))
         if key.shape[-3] != count or value.shape[-3] != count:
@@ -73,7 +79,7 @@ def _attention(be, query, key, value, attn_mask, dropout_p, is_causal, scale, en
     if attn_mask is not None:
         mask = _mask(attn_mask, q, k, lead)
     out, lse = be.attention(q, k, v, mask, is_causal, scale, dropout_p, seed, offset)
-    y = out if query.ndim == 4 and out.shape[:2] == lead else out.reshape(
+    y = out if usual or (query.ndim == 4 and out.shape[:2] == lead) else out.reshape(
         (*lead, *out.shape[-2:]))
 
     def vjp(g, need):

@@ -297,6 +297,8 @@ def arange(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=
     start, end, step = [x.item() if isinstance(x, Tensor) else x for x in (start, end, step)]
     whole = True
     for x in (start, end, step):
+        if type(x) is int:
+            continue
         if isinstance(x, (bool, complex)) or not isinstance(x, (int, float, np.number)):
             raise TypeError(f"arange: start, end and step must be numbers, got {x!r}")
         if not math.isfinite(x):
@@ -315,8 +317,13 @@ def arange(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=
     d = dtypes.as_dtype(dtype, "arange")
     if d.category == 1 and not whole:  # as many as in floating point, in whole steps
         start, step, whole = int(start), int(step), True
-    values = np.arange(n, dtype=np.int64 if whole else np.float64) * step + start
-    return Tensor(placed(be, EXACT.cast(values, d.numpy)), requires_grad=requires_grad)
+    values = np.arange(n, dtype=np.int64 if whole else np.float64)
+    if step != 1:
+        values *= step
+    if start != 0:
+        values += start
+    values = EXACT.copy(values) if values.dtype == d.numpy else EXACT.cast(values, d.numpy)
+    return Tensor(placed(be, values), requires_grad=requires_grad)
 
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):

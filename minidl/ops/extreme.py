@@ -118,7 +118,9 @@ def position(name, doc):
         if input.ndim == 0:
             return be.zeros((), np.int64), None
         at = raw(getattr(be, name)(input, d))
-        return np.expand_dims(at, d) if keepdim else at, None
+        if keepdim:
+            at = at.reshape((*at.shape[:d], 1, *at.shape[d:]))
+        return at, None
 
     fn.__name__, fn.__doc__ = name, doc
     return op(fn)

@@ -27,6 +27,14 @@ def parts(be, input, lengths, d):
     return tuple(out), lambda gs, need: joined(be, gs, lengths, d, shape)
 
 
+def in_pieces(total, n):
+    """How long the pieces of n elements are, of which the last may be shorter."""
+    if not total:
+        return []
+    whole, rest = divmod(total, n)
+    return [n] * whole + [rest] * (rest > 0)
+
+
 def joined(be, gs, lengths, d, shape):
     """The gradients of consecutive pieces as one array; None stands for zeros."""
     out = common_base(gs, lengths, d, shape)
@@ -83,10 +91,12 @@ def split(be, tensor, split_size_or_sections, dim=0):
             raise errors.ShapeError(f"split: the sizes {lengths} do not add up to {total}, the "
                                     f"size of dim {dim} of shape {tensor.shape}")
     else:
-        n = integer("split", split_size_or_sections, "split_size")
+        n = split_size_or_sections
+        if type(n) is not int:
+            n = integer("split", n, "split_size")
         if n < 0 or (n == 0 and total):
             raise errors.ArgumentError(f"split: split_size must be positive, got {n}")
-        lengths = [min(n, total - at) for at in range(0, total, n)] if total else [0]
+        lengths = in_pieces(total, n) or [0]
     return parts(be, tensor, lengths, d)
 
 
@@ -104,7 +114,7 @@ def chunk(be, input, chunks, dim=0):
                                    f"shape {input.shape} and {chunks} chunks")
     total = input.shape[d]
     n = -(-total // chunks)
-    lengths = [min(n, total - at) for at in range(0, total, n)] if total else [0] * chunks
+    lengths = in_pieces(total, n) or [0] * chunks
     return parts(be, input, lengths, d)
 
 
@@ -183,9 +193,10 @@ def tensor_list(name, tensors):
 def common_dtype(arrays):
     """The dtype that holds all arrays, by promotion."""
     dtype = arrays[0].dtype
-    if all(x.dtype == dtype for x in arrays):
-        return dtype
-    return dtypes.result_type(*arrays).numpy
+    for x in arrays:
+        if x.dtype is not dtype and x.dtype != dtype:
+            return dtypes.result_type(*arrays).numpy
+    return dtype
 
 
 @op(method=False, storage=True, name="cat")
@@ -194,14 +205,15 @@ def concatenated(be, dim, *arrays):
     used = [x for x in arrays if x.shape != (0,)] or list(arrays[:1])
     first = used[0].shape
     d = axis("cat", dim, len(first))
+    before, behind, total = first[:d], first[d + 1:], 0
     for x in used:
-        if x.ndim != len(first) or x.ndim == 0 or x.shape[:d] + x.shape[d + 1:] \
-                != first[:d] + first[d + 1:]:
+        shape = x.shape
+        if len(shape) != len(first) or not first or shape[:d] != before or shape[d + 1:] != behind:
             raise errors.ShapeError(f"cat: shapes {first} and {x.shape} differ in more than dim "
                                     f"{dim}" if x.ndim else "cat: 0-d tensors cannot be joined; "
                                     "use stack")
-    total = sum([x.shape[d] for x in used])
-    out = be.empty((*first[:d], total, *first[d + 1:]), common_dtype(arrays))
+        total += shape[d]
+    out = be.empty((*before, total, *behind), common_dtype(arrays))
     np.concatenate(used, d, out=out, casting="unsafe")
     lead = (slice(None),) * d
     kinds = [(None if x.shape == (0,) else x.shape[d], x.dtype) for x in arrays]

@@ -90,9 +90,12 @@ def linear(be, input, weight, bias=None):
         last = input.shape[-1] if input.ndim else "none"
         raise errors.ShapeError(f"linear: input has last axis {last}, expected {k} "
                                 f"(input shape {input.shape})")
-    _same_dtype("linear", input, weight)
+    dtype = input.dtype
+    if weight.dtype is not dtype or dtype.kind != "f":
+        _same_dtype("linear", input, weight)
     if bias is not None:
-        _same_dtype("linear", input, bias)
+        if bias.dtype is not dtype:
+            _same_dtype("linear", input, bias)
         if bias.shape != (n,):
             if bias.size != 1:
                 raise errors.ShapeError(f"linear: bias has shape {bias.shape}, expected ({n},)")

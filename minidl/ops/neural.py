@@ -80,20 +80,21 @@ def log_softmax(input, dim, dtype=None):
 
 def _trailing(name, input, normalized_shape, *params):
     """Check normalized_shape against the input and parameters; returns the size it covers."""
-    if isinstance(normalized_shape, int):
-        normalized_shape = (normalized_shape,)
-    shape = tuple(normalized_shape)
+    shape, dtype = normalized_shape, input.dtype
+    if type(shape) is not tuple:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if not shape:
         raise errors.ArgumentError(f"{name}: normalized_shape must have at least one axis")
     if input.shape[-len(shape):] != shape:
         raise errors.ShapeError(f"{name}: normalized_shape is {shape}, but the input has shape "
                                 f"{input.shape}")
     for what, p in params:
-        if p is not None and p.shape != shape:
+        if p is None:
+            continue
+        if p.shape != shape:
             raise errors.ShapeError(f"{name}: {what} has shape {p.shape}, expected {shape}")
-        if p is not None and p.dtype != input.dtype:
-            raise errors.DTypeError(f"{name}: {what} is {p.dtype.name}, the input "
-                                    f"{input.dtype.name}")
+        if p.dtype is not dtype and p.dtype != dtype:
+            raise errors.DTypeError(f"{name}: {what} is {p.dtype.name}, the input {dtype.name}")
     return len(shape)
 
 
@@ -115,8 +116,10 @@ def layer_norm(be, input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """
     need_float("layer_norm", input)
     axes = _trailing("layer_norm", input, normalized_shape, ("weight", weight), ("bias", bias))
-    x, w = _flat(be, input, axes), _flat(be, weight, axes)
-    y, mean, rstd = be.layer_norm(x, w, _flat(be, bias, axes), eps)
+    x, w, b = input, weight, bias
+    if axes > 1:
+        x, w, b = [_flat(be, a, axes) for a in (x, w, b)]
+    y, mean, rstd = be.layer_norm(x, w, b, eps)
     has_bias = bias is not None
 
     def vjp(g, need):
@@ -129,7 +132,7 @@ def layer_norm(be, input, normalized_shape, weight=None, bias=None, eps=1e-5):
             db = None if db is None else db.reshape(shape)
         return dx, None, dw, db
 
-    return y.reshape(input.shape), vjp
+    return y if axes == 1 else y.reshape(input.shape), vjp
 
 
 @op(method=False)

@@ -79,7 +79,7 @@ def reshape(be, input, shape=(), *rest):
         y = reshaped(be, input, shape)
     except (TypeError, ValueError):
         y = None
-    if y is None or min(shape, default=0) < -1:
+    if y is None or (y.shape != shape and min(shape, default=0) < -1):
         y = reshaped(be, input, checked_shape("reshape", input, shape))
     return y, lambda g, need: reshaped(be, g, before)
 
@@ -91,14 +91,14 @@ def view(be, input, shape=(), *rest):
     >>> md.arange(6).view(3, 2).shape
     (3, 2)
     """
-    if isinstance(shape, dtypes.dtype):
-        raise errors.UnsupportedError("view: seeing the bytes as another dtype is not supported; "
-                                      "convert with .to(dtype)")
     before = input.shape
     if rest or type(shape) is int:
         shape = (shape, *rest)
     y = as_view(input, shape)
-    if y is None or min(shape, default=0) < -1:
+    if y is None or (y.shape != shape and min(shape, default=0) < -1):
+        if isinstance(shape, dtypes.dtype):
+            raise errors.UnsupportedError("view: seeing the bytes as another dtype is not "
+                                          "supported; convert with .to(dtype)")
         shape = checked_shape("view", input, shape)
         raise errors.ShapeError(f"view: shape {before} with strides {input.strides} bytes cannot "
                                 f"be seen as {shape} without a copy; use .reshape(...)")
