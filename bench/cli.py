@@ -64,14 +64,16 @@ def default_threads():
 
 def measure(options):
     facts = machine.describe(options.peers)
-    table.show_machine(facts)
-    print(machine.warning(facts) or "the machine is quiet")
     rows = []
     with Session(options.threads, options.peers, options.quick, options.seconds,
                  options.rounds) as session:
+        facts["peers use"] = session.instruction_sets()
+        table.show_machine(facts)
+        print(machine.warning(facts) or "the machine is quiet")
         session.measure_limits()
         for threads, top in session.limits.items():
-            print(f"limits on {threads} threads: sgemm {top['gflops']:.1f} GFLOPS, "
+            each = ", ".join(f"{peer} {rate:.0f}" for peer, rate in top["sgemm"].items())
+            print(f"limits on {threads} threads: sgemm {top['gflops']:.1f} GFLOPS ({each}), "
                   f"copy {top['gbs']:.1f} GB/s; sgemm against itself {top['itself']:.3f}")
         settings = {"quick": options.quick, "seconds": session.seconds, "rounds": session.rounds}
         for topic in options.topics or topics.TOPICS:

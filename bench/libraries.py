@@ -65,6 +65,18 @@ class Library:
         if self.torch is not None:
             self.torch.manual_seed(0)
 
+    def instruction_set(self):
+        """Whose code PyTorch's own kernels or OpenBLAS run, "" of the others."""
+        if self.peer == "torch":
+            return self.torch.backends.cpu.get_cpu_capability()
+        if self.peer == "blas":
+            import scipy.linalg.blas  # noqa: F401
+            from threadpoolctl import threadpool_info
+
+            return next((pool["architecture"] for pool in threadpool_info()
+                         if "scipy.libs" in pool["filepath"] and "architecture" in pool), "")
+        return ""
+
     def path(self, name):
         """A place for a file, until the next restart."""
         self.folder = self.folder or tempfile.TemporaryDirectory(prefix="minidl-bench-")

@@ -1,7 +1,9 @@
 """What the machine can do, measured first: every row is held against it.
 
-The peak of sgemm is SciPy's raw BLAS on 1024 and 2048 squares, without Python or an allocation in
-between. Copying counts the bytes read and the bytes written of arrays that no cache holds.
+The peak of sgemm is that of whoever multiplies 1024 and 2048 squares fastest: SciPy's raw BLAS
+(without Python or an allocation in between), minidl or PyTorch. A library that does not know a
+processor runs at half of what it can do, and would make a limit that others exceed. Copying counts
+the bytes read and the bytes written of arrays that no cache holds.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ import numpy as np
 from bench.measure import Failed, interleave
 
 SIZES = (1024, 2048)
+MULTIPLY = ("blas", "minidl", "torch")
 ELEMENTS = 32 << 20
 
 
@@ -34,21 +37,28 @@ def copy(lib, elements=ELEMENTS):
 
 
 def cases(case):
+    from bench.matmul import builders
+
     for n in SIZES:
-        case("sgemm", str(n), {"blas": lambda lib, n=n: raw_gemm(lib, n, n, n)}, flops=2 * n**3)
+        found = builders(n, n, n)
+        case("sgemm", str(n), {peer: found[peer] for peer in MULTIPLY}, flops=2 * n**3)
     case("copy", str(ELEMENTS), {"blas": copy}, bytes=8 * ELEMENTS)
 
 
 def measure(session, threads):
-    """{"gflops": ..., "gbs": ..., "itself": ...} of the machine on a number of threads.
+    """{"gflops": ..., "sgemm": {library: ...}, "gbs": ..., "itself": ...} on a number of threads.
 
-    The best of each; `itself` is the ratio of a product to the same product in another process,
-    measured as peers are: how far it is from 1 says what a ratio of this run is worth.
+    The best of each, and of each library; `itself` is the ratio of a product to the same product in
+    another process, measured as peers are: how far it is from 1 says what a ratio of this run is
+    worth.
     """
-    gemms = [session.time("limits", i, threads, ["blas"])["blas"].best for i in range(len(SIZES))]
+    libraries = [peer for peer in MULTIPLY if peer != "torch" or peer in session.peers]
+    products = [session.time("limits", i, threads, libraries) for i in range(len(SIZES))]
+    gflops = {peer: max(2e-9 * n**3 / product[peer].best
+                        for n, product in zip(SIZES, products, strict=True)) for peer in libraries}
     copying = session.time("limits", len(SIZES), threads, ["blas"])["blas"].best
-    return {"gflops": max(2 * n**3 / t / 1e9 for n, t in zip(SIZES, gemms, strict=True)),
-            "gbs": 8 * ELEMENTS / copying / 1e9, "itself": itself(session, threads)}
+    return {"gflops": max(gflops.values()), "sgemm": gflops, "gbs": 8 * ELEMENTS / copying / 1e9,
+            "itself": itself(session, threads)}
 
 
 def itself(session, threads):

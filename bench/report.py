@@ -28,11 +28,13 @@ def groups(run, peer="torch"):
 
 def machine_line(run):
     facts, limits = run["machine"], run["limits"]
-    peaks = "; ".join(f"{n} thread{'s' if n != '1' else ''}: sgemm {top['gflops']:.0f} GFLOPS, "
-                      f"copy {top['gbs']:.1f} GB/s" for n, top in limits.items())
+    peaks = "; ".join(f"{n} thread{'s' if n != '1' else ''}: sgemm {top['gflops']:.0f} GFLOPS ("
+                      + ", ".join(f"{peer} {rate:.0f}" for peer, rate in top["sgemm"].items())
+                      + f"), copy {top['gbs']:.1f} GB/s" for n, top in limits.items())
+    chosen = f" (using {facts['peers use']})" if facts["peers use"] else ""
     return (f"{facts['cpu']}, {facts['usable cores'] or facts['cores']} cores, "
             f"{facts['instruction set']}, {facts['caches']}, {facts['memory']}, {facts['system']}, "
-            f"Python {facts['python'].split()[0]}, {facts['peers']}. {peaks}. "
+            f"Python {facts['python'].split()[0]}, {facts['peers']}{chosen}. {peaks}. "
             f"{caution(run)}").strip()
 
 

@@ -31,6 +31,14 @@ class Session:
     def __exit__(self, *exc):
         self.workers.__exit__(*exc)
 
+    def instruction_sets(self):
+        """What the libraries among the peers chose for this processor, where they tell."""
+        found = {}
+        for peer in ("torch", "blas"):
+            if peer in self.peers:
+                found[peer] = self.workers.get(peer, self.threads[0]).ask("instruction_set")
+        return ", ".join(f"{peer} {name}" for peer, name in found.items() if name)
+
     def measure_limits(self):
         for threads in self.threads:
             self.limits[threads] = limits.measure(self, threads)

@@ -64,6 +64,9 @@ class Bench:
         gc.freeze()     # what the libraries themselves allocated is not looked at again
         return self.seconds
 
+    def instruction_set(self):
+        return self.lib.instruction_set()
+
     def mode(self):
         return contextlib.nullcontext() if self.grad else self.lib.torch.no_grad()
 

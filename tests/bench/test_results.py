@@ -19,11 +19,13 @@ def row(**changes):
 def saved(tmp_path):
     facts = {"cpu": "a processor", "cores": 2, "usable cores": 2, "instruction set": "avx2",
              "caches": "L1 32K", "memory": "8 GB", "system": "Linux", "python": "3.12 on linux",
-             "peers": "torch 2.13", "blas": "openblas", "others use": 0.0}
+             "peers": "torch 2.13",
+             "peers use": "torch AVX2", "blas": "openblas", "others use": 0.0}
     rows = [row(), row(threads=2), row(topic="gelu", name="gelu", unit="GEl/s", rate=1.0, flops=0),
             row(topic="startup", name="import", shape="", threads=0, ratios={})]
     path = tmp_path / "run.json"
-    table.save(path, facts, {1: {"gflops": 90.0, "gbs": 10.0}}, rows, {"quick": False})
+    limits = {1: {"gflops": 90.0, "sgemm": {"blas": 90.0}, "gbs": 10.0}}
+    table.save(path, facts, limits, rows, {"quick": False})
     return path, rows
 
 
