@@ -7,6 +7,7 @@ shape only and are added in one order, so the bits do not depend on the number o
 """
 
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
@@ -58,11 +59,12 @@ cdef const MatmulTable *K = MATMUL_TABLE
 cdef enum:
     INT_LIMIT = 2147483647
     TALL = 192                  # rows of a tile: its part of A fills half of a usual L2 cache
-    LOW = 256                   # rows for which columns are dealt out
+    LOW = 512                   # rows for which columns are dealt out
     SHORT = 24                  # rows and
     BROAD = 384                 # columns that a tile keeps as long as there is a choice
     PACKED = 4 << 20            # floats of B packed at a time
     OWN = 768 << 10             # floats of B that each thread packs for itself, for tiles of
+    STRIP = 64 << 10            # floats of B in a strip of many: half of a usual L2 cache
     LEAST = 30                  # rows at least: below that packing costs as much as multiplying
     APART = 128 << 10           # elements of a gradient whose steps of K are computed apart
 
@@ -130,10 +132,12 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
             run_heavy(K.items, p, batch, max(1, <Py_ssize_t>(2e6 / flops)))
     else:
         for i in range(batch):
+            if i:
+                PyErr_CheckSignals()        # a product of some milliseconds does not look
             p.c = c + i * p.m * p.n
             p.a = a + (p.a_item[i] if p.a_item != NULL else 0)
             p.b = b + (p.b_item[i] if p.b_item != NULL else 0)
-            if p.m <= LOW and p.a_col == 1 and p.n >= 4 * K.nr and flops < 1e8:
+            if p.m <= LOW and p.a_col == 1 and p.n >= 4 * K.nr:
                 multiply_strips(p)
             elif p.m >= LEAST * p.down and round_up(p.n, K.nr) * p.k <= OWN:
                 multiply_own(p)
@@ -146,7 +150,10 @@ cdef int multiply_packed(Product *p, Py_ssize_t batch) except -1:
 
 cdef int multiply_strips(Product *p) except -1:
     """One product of few rows, which are read in place: each piece packs its own columns of B."""
-    cdef Py_ssize_t wanted = 2 if 2.0 * p.m * p.n * p.k < 2e7 else 4
+    cdef double flops = 2.0 * p.m * p.n * p.k
+    cdef Py_ssize_t wanted = 2 if flops < 2e7 else 4
+    if flops >= 5e7:
+        wanted = max(8, round_up((p.n * p.k + STRIP - 1) // STRIP, 2))
     p.columns = round_up((p.n + wanted - 1) // wanted, K.nr)
     p.down = (p.m + TALL - 1) // TALL
     return run_heavy(K.strips, p, (p.n + p.columns - 1) // p.columns, 1)
@@ -186,6 +193,7 @@ cdef int multiply_large(Product *p) except -1:
     p.packed = ptr(packed)
     p.first = 0
     while p.first < p.n:
+        PyErr_CheckSignals()
         p.last = min(p.first + most, p.n)
         panels = (p.last - p.first + K.nr - 1) // K.nr
         run(K.pack, p, panels, max(1, 16384 // (K.nr * p.k)))

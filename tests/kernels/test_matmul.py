@@ -67,7 +67,7 @@ def test_every_layout_of_both_operands(m, k, n):
 @pytest.mark.parametrize("m, k, n", [
     (1, 100, 300), (2, 17, 64), (3, 385, 130), (5, 384, 16), (6, 385, 17), (193, 769, 31),
     (250, 100, 260), (1000, 33, 515), (7, 1500, 3000), (32, 16, 32),
-    (129, 300, 517), (1000, 200, 800),
+    (129, 300, 517), (1000, 200, 800), (301, 700, 600), (512, 3100, 200), (400, 385, 2100),
 ])
 def test_across_the_edges_of_panels_and_tiles(m, k, n):
     """Sizes around the panels of 6 by 16, the tiles, and the steps of k."""
