@@ -26,6 +26,7 @@ from .log import Log
 from .nonfinite import explain
 
 FORMAT = "minidl.train/1"
+ONE_WISH = 0.5      # seconds in which signals say the same thing
 
 
 class Trainer:
@@ -309,16 +310,22 @@ class Trainer:
 
     @contextlib.contextmanager
     def _watch_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM ends the run after its step, the second at once: a step that
-        is torn in the middle is no state to save."""
+        """The first SIGINT or SIGTERM ends the run after its step, a later one at once: a step that
+        is torn in the middle is no state to save. What comes right after the first is the same
+        wish: timeout(1) and some shells send a signal to the process and to its group."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
+        first = 0.0
+
         def handle(number: int, frame: Any) -> None:
+            nonlocal first
             if self.signal:
+                if time.monotonic() - first < ONE_WISH:
+                    return
                 raise KeyboardInterrupt
-            self.signal = number
+            self.signal, first = number, time.monotonic()
             self.stop("interrupted")
             print("\nstopping after this step; once more to stop at once", file=sys.stderr)
 

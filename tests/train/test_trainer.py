@@ -258,7 +258,22 @@ def test_lines_after_the_checkpoint_leave_the_log(tmp_path):
     assert md.train.read_log(tmp_path / "log.jsonl")[-1]["step"] == 10
 
 
-def test_a_second_signal_stops_at_once():
+def test_two_signals_in_a_moment_are_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(md.train.trainer, "ONE_WISH", math.inf)
+
+    class Twice(md.train.Callback):
+        def on_step(self, trainer, record):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trainer = make(callbacks=[Twice()], folder=tmp_path)
+    assert trainer.fit(5) == "interrupted" and trainer.step == 1
+    assert make(folder=tmp_path).resume()
+
+
+def test_a_second_signal_stops_at_once(monkeypatch):
+    monkeypatch.setattr(md.train.trainer, "ONE_WISH", 0.0)
+
     class Twice(md.train.Callback):
         def on_step(self, trainer, record):
             os.kill(os.getpid(), signal.SIGINT)
