@@ -66,14 +66,15 @@ class Library:
             self.torch.manual_seed(0)
 
     def instruction_set(self):
-        """Whose code PyTorch's own kernels or OpenBLAS run, "" of the others."""
+        """For which processor the code of PyTorch or OpenBLAS is that runs here, "" of others."""
         if self.peer == "torch":
             return self.torch.backends.cpu.get_cpu_capability()
         if self.peer == "blas":
             import scipy.linalg.blas  # noqa: F401
             from threadpoolctl import threadpool_info
 
-            return next((pool["architecture"] for pool in threadpool_info()
+            return next((f"{pool['internal_api']} {pool['version']} for {pool['architecture']}"
+                         for pool in threadpool_info()
                          if "scipy.libs" in pool["filepath"] and "architecture" in pool), "")
         return ""
 
