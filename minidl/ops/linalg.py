@@ -36,15 +36,36 @@ def matmul(be, input, other):
     if not (isinstance(input, ARRAYS) and isinstance(other, ARRAYS)):
         raise TypeError("matmul: expected two tensors, got "
                         f"{type(input).__name__} and {type(other).__name__}")
-    _same_dtype("matmul", input, other)
+    dtype, shape, other_shape = input.dtype, input.shape, other.shape
+    if dtype is not other.dtype or dtype.kind != "f":
+        _same_dtype("matmul", input, other)
+    if len(shape) != 2 or len(other_shape) != 2:
+        return _matmul_batched(be, input, other)
+    if shape[1] != other_shape[0]:
+        raise _do_not_fit(input, other)
+
+    def vjp(g, need):
+        return (be.matmul(g, other.swapaxes(0, 1)) if need[0] else None,
+                be.linear_grad_weight(input, g) if need[1] else None)
+
+    return be.matmul(input, other), vjp
+
+
+def _do_not_fit(input, other):
+    rows = other.shape[0 if other.ndim == 1 else -2]
+    return errors.ShapeError(f"matmul: shapes {input.shape} and {other.shape} do not fit: "
+                             f"{input.shape[-1]} columns against {rows} rows")
+
+
+def _matmul_batched(be, input, other):
+    """matmul() where an operand is no matrix: a vector, or several matrices."""
     if input.ndim == 0 or other.ndim == 0:
         raise errors.ShapeError("matmul: both tensors need at least one dimension, got shapes "
                                 f"{input.shape} and {other.shape}; use * for numbers")
     a = input[None] if input.ndim == 1 else input
     b = other[:, None] if other.ndim == 1 else other
     if a.shape[-1] != b.shape[-2]:
-        raise errors.ShapeError(f"matmul: shapes {input.shape} and {other.shape} do not fit: "
-                                f"{a.shape[-1]} columns against {b.shape[-2]} rows")
+        raise _do_not_fit(input, other)
     if a.shape[:-2] != b.shape[:-2]:
         check_broadcast("matmul", a.shape[:-2], b.shape[:-2])
     y = be.matmul(a, b)

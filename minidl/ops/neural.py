@@ -29,36 +29,32 @@ def axis_of(name, dim, ndim):
 
 # ------------------------------------------------------------------------------------- softmax
 
-def _last_axis(name, fn, fn_grad):
-    """Apply a kernel of the last axis along any axis."""
-    def apply(be, input, dim):
-        need_float(name, input)
-        axis = axis_of(name, dim, input.ndim)
-        if input.ndim == 0:
-            y = getattr(be, fn)(input.reshape(1)).reshape(())
-            return y, lambda g, need: getattr(be, fn_grad)(g.reshape(1), y.reshape(1)).reshape(())
-        if axis == input.ndim - 1:
-            y = getattr(be, fn)(input)
-            return y, lambda g, need: getattr(be, fn_grad)(g, y)
-        y = getattr(be, fn)(input.swapaxes(axis, -1))
-        return y.swapaxes(axis, -1), lambda g, need: getattr(be, fn_grad)(
-            g.swapaxes(axis, -1), y).swapaxes(axis, -1)
+def _along(name):
+    """The op of a kernel of the last axis, along any axis."""
+    name_grad = name + "_grad"
 
-    return apply
+    def fn(be, input, dim):
+        ndim = input.ndim
+        if input.dtype.kind != "f":
+            need_float(name, input)
+        if type(dim) is not int or not -ndim <= dim < ndim:
+            dim = axis_of(name, dim, ndim)
+        kernel, kernel_grad = getattr(be, name), getattr(be, name_grad)
+        if dim == -1 or dim == ndim - 1:
+            y = kernel(input)
+            return y, lambda g, need: kernel_grad(g, y)
+        if ndim == 0:
+            y = kernel(input.reshape(1)).reshape(())
+            return y, lambda g, need: kernel_grad(g.reshape(1), y.reshape(1)).reshape(())
+        y = kernel(input.swapaxes(dim, -1))
+        return y.swapaxes(dim, -1), lambda g, need: kernel_grad(
+            g.swapaxes(dim, -1), y).swapaxes(dim, -1)
 
-
-_softmax_along = _last_axis("softmax", "softmax", "softmax_grad")
-_log_softmax_along = _last_axis("log_softmax", "log_softmax", "log_softmax_grad")
-
-
-@op(method=False)
-def _softmax(be, input, dim):
-    return _softmax_along(be, input, dim)
+    fn.__doc__ = f"{name} along an axis."
+    return op(fn, method=False, name=name)
 
 
-@op(method=False)
-def _log_softmax(be, input, dim):
-    return _log_softmax_along(be, input, dim)
+_softmax, _log_softmax = _along("softmax"), _along("log_softmax")
 
 
 def softmax(input, dim, dtype=None):

@@ -80,15 +80,18 @@ def sum(be, input, dim=None, keepdim=False, dtype=None):
     >>> md.ones(2, 3).sum(dim=1)
     tensor([3., 3.])
     """
-    dims, shape, before = reduced("sum", input, dim), input.shape, input.dtype
-    be, x = summable("sum", be, input, dtype)
-    ndim = x.ndim
+    shape, before, x = input.shape, input.dtype, input
+    dims = tuple(range(len(shape))) if dim is None else reduced("sum", input, dim)
+    if dtype is not None or before.kind != "f":
+        be, x = summable("sum", be, input, dtype)
+    ndim = len(shape)
 
     def vjp(g, need):
         dx = be.broadcast_to(spread(g, dims, ndim, keepdim), shape)
         return dx if dx.dtype == before else be.cast(dx, before)
 
-    return as_dtype(be, be.sum(x, dims, keepdim), x.dtype), vjp
+    y = be.sum(x, dims, keepdim)
+    return y if y.dtype is x.dtype else as_dtype(be, y, x.dtype), vjp
 
 
 @op
