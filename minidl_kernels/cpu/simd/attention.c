@@ -209,7 +209,8 @@ static float *dq_rows(const Attention *a, Index part, Index b, Index h, Index t,
 }
 
 /* delta_t = scale * sum_d g out, lse in units of log 2 (+inf for a row that sees nothing) as the
- * sum of two floats, since it may be large where probabilities must be exact, dq = 0, and q and g where the products can read them */
+ * sum of two floats, since it may be large where probabilities must be exact, dq = 0, and q and g
+ * where the products can read them */
 static void prepare_head(const Attention *a, Backward *w, Index part, Index b, Index h, Index slot)
 {
     float *delta = w->delta + slot * a->T, *lse2 = w->lse2 + slot * a->T;

@@ -57,7 +57,7 @@ static void cross_entropy(void *ctx, ptrdiff_t begin, ptrdiff_t end)
     }
 }
 
-/* dx = g (exp(x - lse) - smoothing / V - (1 - smoothing) [i == target]). */
+/* dx = g (exp(x - lse) - smoothing / V - (1 - smoothing) [i == target]) */
 static void cross_entropy_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
 {
     const LossJob *job = ctx;
@@ -71,7 +71,8 @@ static void cross_entropy_grad(void *ctx, ptrdiff_t begin, ptrdiff_t end)
             continue;
         }
         const int64_t t = job->target[r];
-        const float g = job->g[job->each ? r : 0], near = (float)job->lse[r], rest = (float)(job->lse[r] - near);
+        const float g = job->g[job->each ? r : 0], near = (float)job->lse[r];
+        const float rest = (float)(job->lse[r] - near);
         for (ptrdiff_t i = 0; i < V; i++) dx[i] = g * (row_exp((x[i] - near) - rest) - even);
         dx[t] = g * ((row_exp((x[t] - near) - rest) - peak) - even);
     }
