@@ -100,6 +100,7 @@ def op(
     *,
     method: bool = True,
     view: bool = False,
+    look: str | None = None,
     storage: bool = False,
     name: str | None = None,
     kernel: str | None = None,

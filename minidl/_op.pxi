@@ -11,13 +11,18 @@ cdef class Op:
     cdef bint view
     cdef bint variadic                  # fn(be, *arrays)
     cdef bint storage
-    cdef object kernel                  # see _shortcut.pxi; None: no short cut
+    cdef int look                       # see _shortcut.pxi, as for the next three; 0: no short cut
+    cdef object kernel                  # None: no short cut
     cdef object kernel_grad
     cdef object kernel_vjp
 
     def __call__(self, *args, **kwargs):
         if kwargs or (len(args) > len(self.params) and not self.variadic):
             args = self.bind(args, kwargs)
+        if self.look:
+            out = view_at_once(self, args)
+            if out is not None:
+                return out
         return apply(self, args)
 
     def __get__(self, instance, owner):
@@ -59,12 +64,13 @@ cdef class Op:
         return tuple(values)
 
 
-def op(fn=None, *, method=True, view=False, storage=False, name=None, kernel=None,
+def op(fn=None, *, method=True, view=False, look=None, storage=False, name=None, kernel=None,
        kernel_vjp=None):
     """Turn `fn(be, *arrays)`, which returns (result, vjp), into an op on tensors.
 
     The op is attached to Tensor under its name (the function's, unless given) unless method=False.
-    `view=True` says that the result may share memory with an argument; `storage=True` that the op
+    `view=True` says that the result may share memory with an argument, and `look` names how
+    _shortcut.pxi sees that argument ("reshape", "transpose" or "item"); `storage=True` that the op
     only moves elements and so takes float16 and bfloat16 too, as views do. vjp(g, need) returns one
     gradient (or None) per positional argument; need[i] is False where nobody will look at it. A
     function that returns a tuple of arrays as its result gets a tuple of gradients in vjp.
@@ -73,8 +79,8 @@ def op(fn=None, *, method=True, view=False, storage=False, name=None, kernel=Non
     one shape; its gradient is kernel_vjp, or the kernel's own where that needs the operands.
     """
     if fn is None:
-        return lambda f: op(f, method=method, view=view, storage=storage, name=name, kernel=kernel,
-                            kernel_vjp=kernel_vjp)
+        return lambda f: op(f, method=method, view=view, look=look, storage=storage, name=name,
+                            kernel=kernel, kernel_vjp=kernel_vjp)
     cdef Op self = Op.__new__(Op)
     code = fn.__code__
     self.fn = fn
@@ -83,6 +89,7 @@ def op(fn=None, *, method=True, view=False, storage=False, name=None, kernel=Non
     self.params = code.co_varnames[1:code.co_argcount]
     self.defaults = fn.__defaults__ or ()
     self.view = view
+    self.look = LOOKS[look] if look else 0
     self.variadic = bool(code.co_flags & 4)
     self.storage = view or storage
     if kernel is not None:

@@ -111,7 +111,7 @@ def index_error(shape, key, error):
 
 # --------------------------------------------------------------------------------------- reading
 
-@op(method=False, view=True)
+@op(method=False, view=True, look="item")
 def getitem(be, input, key):
     """The view x[key] of integers, slices, None and ... ."""
     try:

@@ -65,7 +65,7 @@ def checked_shape(name, x, shape):
     return shape
 
 
-@op(view=True)
+@op(view=True, look="reshape")
 def reshape(be, input, shape=(), *rest):
     """The same elements in another shape; one size may be -1.
 
@@ -84,7 +84,7 @@ def reshape(be, input, shape=(), *rest):
     return y, lambda g, need: reshaped(be, g, before)
 
 
-@op(view=True)
+@op(view=True, look="reshape")
 def view(be, input, shape=(), *rest):
     """reshape() that never copies: an error when the strides do not allow it.
 
@@ -230,7 +230,7 @@ def reshape_as(self, other):
 
 # --------------------------------------------------------------------------------- order of axes
 
-@op(view=True)
+@op(view=True, look="transpose")
 def transpose(be, input, dim0, dim1):
     """Swap two dims.
 
