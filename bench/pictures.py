@@ -5,6 +5,7 @@ import math
 from bench.report import caution, groups
 
 COLOURS = ("#9ecae1", "#2171b5", "#08306b")
+MARKERS = "osD^v<>P*XphH"       # more than there are colours: no two topics look alike
 NOT_LAYERS = ("memory", "threads", "serialization", "startup")
 
 
@@ -44,9 +45,9 @@ def speedup(run, path):
     axes.xaxis.set_major_formatter("{x:g}")
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xlabel("PyTorch's time / minidl's time (geometric mean over the sizes)")
-    axes.margins(x=0.08)
-    axes.set_title(f"{run['machine']['cpu']}, {run['machine']['peers']}\n{caution(run)}".strip(),
-                   fontsize=9)
+    axes.margins(x=0.08, y=0.01)
+    axes.set_title(f"{run['machine']['cpu']}, {run['machine']['instruction set']}, "
+                   f"{run['machine']['peers']}\n{caution(run)}".strip(), fontsize=9)
     if counts:
         axes.legend(loc="lower right")
     figure.savefig(path, dpi=130)
@@ -76,7 +77,8 @@ def roofline(run, path):
     for intensity, gflops, topic in points(run, int(threads)):
         by_topic.setdefault(topic, []).append((intensity, gflops))
     for i, (topic, found) in enumerate(by_topic.items()):
-        axes.scatter(*zip(*found, strict=True), label=topic, s=18, marker="osD^v<>P*X"[i % 10])
+        axes.scatter(*zip(*found, strict=True), label=topic, s=18,
+                     marker=MARKERS[i % len(MARKERS)])
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")

@@ -35,11 +35,19 @@ def show_config():
 
 
 def _cpu_name():
+    """The first processor's name, with family and model: a virtual machine may say "AMD EPYC"."""
+    facts = {}
     try:
         with open("/proc/cpuinfo") as f:
             for line in f:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
+                name, colon, value = line.partition(":")
+                if not colon:
+                    break
+                facts[name.strip()] = value.strip()
     except OSError:
         pass
-    return platform.processor() or platform.machine()
+    if "model name" not in facts:
+        return platform.processor() or platform.machine()
+    if "cpu family" not in facts:
+        return facts["model name"]
+    return f"{facts['model name']} (family {facts['cpu family']}, model {facts['model']})"
