@@ -239,12 +239,19 @@ S_FN float s_tanh(float x) { /* a series near 0, 1 - 2 / (e^2|x| + 1) beyond: bo
 
 /* ---- normal distribution: with e = e^(-u u / 2), its upper tail is e s_tail(u) for u >= 0 ---- */
 
-S_FN float s_tail(float u) {
-    float t = u * u, p, q;
-    p = (0.33093729615211487f * u + 0.4999999701976776f)
+S_FN float s_tail_over(float u, float t) { /* t = u u */
+    return (0.33093729615211487f * u + 0.4999999701976776f)
         + t * (0.013211680576205254f * u + 0.10254719853401184f);
-    q = (0.2564348578453064f * u + 0.8698376417160034f) + t * 0.03314032405614853f;
-    return p / ((1.4597564935684204f * u + 1.0f) + t * q);
+}
+
+S_FN float s_tail_under(float u, float t) {
+    float q = (0.2564348578453064f * u + 0.8698376417160034f) + t * 0.03314032405614853f;
+    return (1.4597564935684204f * u + 1.0f) + t * q;
+}
+
+S_FN float s_tail(float u) {
+    float t = u * u;
+    return s_tail_over(u, t) / s_tail_under(u, t);
 }
 
 S_FN float s_erf(float x) {
@@ -273,8 +280,10 @@ S_FN float s_gelu_grad(float x) { /* cdf(x) + x pdf(x) */
 
 /* The same for |x| <= 12, where nothing underflows: no choices, and the power of two at the end */
 S_FN float s_gelu_near(float x) {
-    float u = S_ABS(x), w = x * x * -0.72134752044448170f, m = w + S_MAGIC, k = m - S_MAGIC;
-    float r = u * s_exp2_short(w - k) * s_tail(u);
+    float u = S_ABS(x), t = x * x, m = t * -0.72134752044448170f + S_MAGIC, k = m - S_MAGIC;
+    float f = t * -0.72134752044448170f - k, s = 0.11523575335741043f * (f * f) + 2.885408163f;
+    /* 2^f is (s + f) / (s - f) to 4e-7, and the quotient of the tail is there anyway */
+    float r = (s + f) * (u * s_tail_over(u, t)) / ((s - f) * s_tail_under(u, t));
     return (x < 0.0f ? -0.0f : x) - s_times_pow2(r, s_bits(m));
 }
 

@@ -32,7 +32,7 @@ enum { BLOCK = 512 }; /* elements between two looks at the guards: they stay in 
 /* The fast formula over a block, then the exact one for what lies beyond the limit. The block's
  * largest magnitude tells: without their sign, the bits of floats are ordered as the floats are,
  * infinity and NaN last. */
-#define SEE(x) { const int32_t bits = s_bits(x) & 0x7FFFFFFF; top = bits > top ? bits : top; }
+#define SEE(x) { const int32_t bits = s_bits(S_ABS(x)); top = bits > top ? bits : top; }
 #define GUARDED_FORWARD(name, forward, limit, exact) \
     static int name##_fast(float *RESTRICT out, const float *RESTRICT in, idx n) { \
         int32_t top = 0; \
