@@ -26,6 +26,8 @@ cdef enum:
     CLASSES = 224
     # Cached memory above this much more than what was ever in use at once is given back.
     SLACK = 64 << 20
+    # A block of this size is in no cache of a core.
+    LARGE = 8 << 20
 
 cdef struct Stack:
     void **items
@@ -81,6 +83,23 @@ cdef void _release(void *pointer, int size_class) noexcept:
     _cached += nbytes
 
 
+cdef void *_pop(Stack *stack, bint large) noexcept nogil:
+    """The block that was freed last, since it may be in a cache still; of large ones the lowest.
+
+    So a step has each of its large arrays where the step before had it: one that is written past
+    the caches does not take the place of one that is in them.
+    """
+    cdef Py_ssize_t chosen = stack.count - 1, i
+    cdef void *pointer
+    for i in range(stack.count if large else 0):
+        if stack.items[i] < stack.items[chosen]:
+            chosen = i
+    pointer = stack.items[chosen]
+    stack.count -= 1
+    stack.items[chosen] = stack.items[stack.count]
+    return pointer
+
+
 cdef Block _take(size_t nbytes):
     """A block of at least nbytes, from the cache when it has one of the class."""
     global _in_use, _peak, _cached, _taken, _served
@@ -90,8 +109,7 @@ cdef Block _take(size_t nbytes):
     cdef Block block = Block.__new__(Block)
     cdef void *pointer
     if stack.count > 0:
-        stack.count -= 1
-        pointer = stack.items[stack.count]
+        pointer = _pop(stack, size >= LARGE)
         _cached -= size
         _served += 1
     else:

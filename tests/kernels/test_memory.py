@@ -86,6 +86,27 @@ def test_a_freed_block_is_handed_out_again():
     assert address(empty_array(990)) == where       # the same size class
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_large_arrays_come_back_to_their_places(order):
+    empty_cache()
+    arrays = [empty_array(9 << 20, "uint8") for _ in range(3)]
+    places = sorted(map(address, arrays))
+    for i in order:
+        arrays[i] = None
+    again = [empty_array(9 << 20, "uint8") for _ in range(3)]
+    assert list(map(address, again)) == places
+
+
+def test_a_small_array_takes_the_place_of_the_last_freed():
+    empty_cache()
+    arrays = [empty_array(9 << 10, "uint8") for _ in range(3)]
+    places = list(map(address, arrays))
+    for i in (1, 2, 0):
+        arrays[i] = None
+    again = [empty_array(9 << 10, "uint8") for _ in range(3)]
+    assert list(map(address, again)) == [places[i] for i in (0, 2, 1)]
+
+
 def test_a_block_lives_as_long_as_a_view_of_it():
     x = empty_array((100, 100))
     x[:] = 3
