@@ -5,7 +5,7 @@ import math
 from bench.report import caution, groups
 
 COLOURS = ("#9ecae1", "#2171b5", "#08306b")
-MARKERS = "osD^v<>P*XphH"       # more than there are colours: no two topics look alike
+MARKERS = "osD^v<>P*X+x1"       # more than there are colours: no two topics look alike
 NOT_LAYERS = ("memory", "threads", "serialization", "startup")
 
 
