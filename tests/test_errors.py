@@ -46,6 +46,8 @@ CASES = [
      "add: shapes (2, 3) and (4,) do not broadcast (3 against 4)"),
     (lambda: x() @ md.ones(4, 5), RuntimeError,
      "matmul: shapes (2, 3) and (4, 5) do not fit: 3 columns against 4 rows"),
+    (lambda: md.ones(2, 3) @ 2.0, TypeError,
+     "matmul: argument 'other' must be a tensor, got float"),
     (lambda: x() @ md.ones(3, dtype=md.float64), TypeError,
      "matmul: both tensors must have one dtype, got float32 and float64; convert one with "
      ".to(dtype)"),

@@ -5,7 +5,6 @@ import numpy as np
 from minidl import errors
 from minidl._core import op
 from minidl.ops.promotion import check_broadcast
-from minidl_kernels import ARRAYS
 
 __all__ = ["addmm", "bmm", "dot", "einsum", "linear",
            "linear_activation", "linear_add", "matmul", "mm", "mv", "outer"]
@@ -33,9 +32,6 @@ def matmul(be, input, other):
     >>> (md.ones(2, 3) @ md.ones(3, 4)).shape
     (2, 4)
     """
-    if not (isinstance(input, ARRAYS) and isinstance(other, ARRAYS)):
-        raise TypeError("matmul: expected two tensors, got "
-                        f"{type(input).__name__} and {type(other).__name__}")
     dtype, shape, other_shape = input.dtype, input.shape, other.shape
     if dtype is not other.dtype or dtype.kind != "f":
         _same_dtype("matmul", input, other)
