@@ -9,8 +9,15 @@ tensor([2., 4.])
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+try:
+    from minidl._core import Tensor
+except ModuleNotFoundError as error:
+    if error.name != "minidl._core":
+        raise
+    raise ImportError(f"these are minidl's sources, which are not built here ({__path__[0]}); "
+                      "import the installed minidl from another folder, or build these: "
+                      "python setup.py -q build_ext --inplace") from None
 from minidl import autograd, backends, checkpoint, dtypes, errors, nn, ops, optim, profiler
-from minidl._core import Tensor
 from minidl.checkpoint import load, save
 from minidl.config import __version__, show_config
 from minidl.dtypes import (

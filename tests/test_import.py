@@ -1,8 +1,29 @@
 """What `import minidl` brings along, and what it leaves as it was."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+import minidl as md
 from minidl_kernels.cpu import threads
+
+
+def test_sources_that_are_not_built_say_so(python, tmp_path):
+    source = Path(md.__file__).parent
+    shutil.copytree(source, tmp_path / "minidl", ignore=shutil.ignore_patterns("*.so", "*.pyd"))
+    said = python(f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+# what `pip install -e` leaves would find the built one
+sys.meta_path[:] = [f for f in sys.meta_path
+                    if not getattr(f, "__module__", "").startswith("__editable__")]
+try:
+    import minidl
+except ImportError as error:
+    print(error)
+""")
+    assert f"not built here ({tmp_path / 'minidl'})" in said and "build_ext --inplace" in said
 
 
 def test_import_is_light(python):

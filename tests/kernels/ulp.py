@@ -1,6 +1,6 @@
 """How far the float32 kernels are from the truth, over all 2^32 floats or a sample of them.
 
-    python tests/kernels/ulp.py                 every function, every float: a minute or two each
+    python tests/kernels/ulp.py                 every function, every float: up to ten minutes each
     python tests/kernels/ulp.py exp tanh        these two
     python tests/kernels/ulp.py --step 1009     every 1009th float: some seconds
 
