@@ -1,6 +1,6 @@
 """How far the float32 kernels are from the truth, over all 2^32 floats or a sample of them.
 
-    python tests/kernels/ulp.py                 every function, every float: up to ten minutes each
+    python tests/kernels/ulp.py                 every function, every float: a minute or two each
     python tests/kernels/ulp.py exp tanh        these two
     python tests/kernels/ulp.py --step 1009     every 1009th float: some seconds
 
@@ -180,6 +180,12 @@ def check(name, step=1, start=0, apply=map):
     return reduce(Found.join, apply(partial(part, name, step, start), range(PARTS)))
 
 
+def alone():
+    """One thread for PyTorch: every core has a process of its own."""
+    if torch() is not None:
+        torch().set_num_threads(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", default=list(BOUNDS), metavar="name")
@@ -189,7 +195,7 @@ def main():
         if name not in BOUNDS:
             parser.error(f"no bound is known for {name!r}; choose from {', '.join(BOUNDS)}")
     failed = False
-    with ProcessPoolExecutor() as processes:
+    with ProcessPoolExecutor(initializer=alone) as processes:
         for name in options.names:
             found = check(name, options.step, apply=processes.map)
             passes = within(name, found)
